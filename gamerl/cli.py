@@ -56,7 +56,7 @@ class Train:
             source, profile = (checkpoint / "config.json", None) if checkpoint else (None, "tiny")
         config = load_config(source, profile, overrides)
 
-        from gamerl.training import train
+        from gamerl.runs import train
 
         train(config, resume_from=checkpoint and str(checkpoint))
         return 0
@@ -85,7 +85,7 @@ class Evaluate:
                 raise UsageError(f"--{flag}: {given} is not allowed; it must be at least {least}")
         checkpoint = find_checkpoint(self.checkpoint)
 
-        from gamerl.evaluation import evaluate_checkpoint
+        from gamerl.runs import evaluate_checkpoint
 
         evaluate_checkpoint(str(checkpoint), games, self.opponent, self.num_episodes, self.seed, self.json)
         return 0

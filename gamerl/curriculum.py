@@ -18,7 +18,7 @@ from itertools import accumulate
 from .opponents import parse_opponent, resolve_opponent
 from .tasks import CATALOGUE, CONFIGS_PER_GAME, Task, decode_task_id, load_game
 
-# %% ../nbs/04_curriculum.ipynb #07fe832c
+# %% ../nbs/04_curriculum.ipynb #0783d00f
 TASK_ID_DIGITS = 12  # ranges end below a million million: games 0 to 9999, counted modulo 22
 
 
@@ -34,8 +34,10 @@ def parse_source(
                 f"tasks: {source!r} is not allowed; a range must rise and end below 10^{TASK_ID_DIGITS}"
             )
         return range(first, end)
-    if isinstance(source, int) or re.fullmatch(r"-?\d+", source):
-        return decode_task_id(int(source)).task_id
+    if isinstance(source, str) and re.fullmatch(r"-?\d+", source):
+        source = int(source)
+    if isinstance(source, int):
+        return decode_task_id(source).task_id
     load_game(source)
     return source
 

@@ -4,16 +4,16 @@
 
 # %% auto #0
 __all__ = ['score_of', 'cut_scores', 'forfeit_scores', 'draw_chance', 'seat_bots', 'Step', 'Episode', 'at_least', 'check_dice',
-           'ask_again', 'GameEnv']
+           'read_reply', 'ask_again', 'GameEnv']
 
-# %% ../nbs/03_environment.ipynb #02cb8970
+# %% ../nbs/03_environment.ipynb #0245615b
 import random
 from dataclasses import dataclass, field
 
 import pyspiel
 
 from .opponents import is_learner, make_opponent, resolve_opponent
-from .prompts import Observation, observe, parse_reply
+from .prompts import Observation, Parsed, observe, parse_reply
 from .tasks import Task, load_game, opening_state
 
 # %% ../nbs/03_environment.ipynb #079df04e
@@ -144,18 +144,30 @@ def check_dice(
     if game.get_type().chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC:
         raise ValueError(f"game: {game} throws dice of its own, so its episodes cannot be repeated")
 
-# %% ../nbs/03_environment.ipynb #33bf3815
+# %% ../nbs/03_environment.ipynb #33399a0a
+def read_reply(
+    reply: str | int,  # a text, or the ID of a move
+    legal: dict[int, str],  # ID -> name of every legal move
+) -> Parsed:  # the move, or why it is none
+    "Read a reply; an ID is taken as it is, a text is parsed."
+    if isinstance(reply, str):
+        return parse_reply(reply, legal)
+    if reply in legal:
+        return Parsed(int(reply))
+    return Parsed(None, f"{reply} is not the ID of a legal move")
+
+# %% ../nbs/03_environment.ipynb #344f0f68
 def ask_again(
     observation: Observation,  # the question
     reply: str,  # the illegal reply to it
     why: str,  # what is wrong with the reply
 ) -> Observation:  # the same question, with the reply and a reminder added
     "Repeat a question after an illegal reply."
-    reminder = f"That is no legal move: {why}. Answer with the ID of one legal move and nothing else."
+    reminder = f"{why}. Answer with the ID of one legal move and nothing else."
     added = ({"role": "assistant", "content": reply}, {"role": "user", "content": reminder})
     return Observation(observation.messages + added, observation.legal, observation.player)
 
-# %% ../nbs/03_environment.ipynb #356f277d
+# %% ../nbs/03_environment.ipynb #3671507f
 class GameEnv:
     "One game at a time, seen from the learner's side of the table."
 
@@ -188,9 +200,7 @@ class GameEnv:
         "Answer the question: with a text, or with the ID of a move."
         if self.observation is None:
             raise RuntimeError("there is no question to answer; begin a game with reset(task)")
-        if not isinstance(reply, str) and reply in self.observation.legal:
-            return self._accept(int(reply))
-        parsed = parse_reply(str(reply), self.observation.legal)
+        parsed = read_reply(reply, self.observation.legal)
         if parsed.action is None:
             return self._refuse(str(reply), parsed.why)
         return self._accept(parsed.action)

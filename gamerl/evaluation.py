@@ -99,8 +99,8 @@ def _percent(x: float | None) -> str:
 
 
 def _percent_interval(x: float, interval: tuple[float, float]) -> str:
-    "A share with its interval, such as 81.2 % (77.5 to 84.4)."
-    return f"{_percent(x)} ({100 * interval[0]:.1f} to {100 * interval[1]:.1f})"
+    "A share with its interval, such as 81.2 % (78–84)."
+    return f"{_percent(x)} ({100 * interval[0]:.0f}–{100 * interval[1]:.0f})"
 
 
 def _returns(player: Match | ExactResult, floor: Match | ExactResult | None) -> str:
@@ -116,14 +116,22 @@ def _against(match: Match) -> str:
     return match.opponent if asked else f"{match.opponent} (played: {match.played})"
 
 # %% ../nbs/24_evaluation.ipynb #cell-19
+def _columns(header: Sequence[str], lines: Sequence[Sequence[str]]) -> list[list[str]]:
+    "Header and lines without the columns that are empty everywhere."
+    filled = [n for n in range(len(header)) if any(cells[n] for cells in lines)]
+    return [[cells[n] for n in filled] for cells in (header, *lines)]
+
+
 def _markdown_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     "A markdown table, numbers to the right."
+    header, *lines = _columns(header, lines)
     ruler = ["---", "---", *["---:"] * (len(header) - 2)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ruler, *lines))
 
 
 def _rich_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
     "The same for a terminal."
+    header, *lines = _columns(header, lines)
     table = Table(box=SIMPLE_HEAD)
     for column, name in enumerate(header):
         table.add_column(name, justify="left" if column < 2 else "right")
@@ -153,8 +161,8 @@ def _row_lines(row: Row) -> list[list[str]]:
     line = [player.game, _against(player), str(player.games)]
     line += [_percent_interval(player.win_rate, player.win_interval)]
     line += [_percent(floor and floor.win_rate), _percent(chance and chance.win_rate)]
-    line += [_percent(player.draws / player.games), f"{player.score:.3f} ({low:.3f} to {high:.3f})"]
-    line += [_returns(player, floor), f"{exact.nash_conv:.3f}" if exact else ""]
+    line += [_percent(player.draws / player.games or None), f"{player.score:.3f} ({low:.2f}–{high:.2f})"]
+    line += [_returns(player, floor), f"{exact.nash_conv:.3f}"] if exact else ["", ""]
     if not (exact and exact.player):
         return [line]
     rates = [_percent(one and one.win_rate) for one in (exact.player, exact.floor, exact.random)]
@@ -331,11 +339,11 @@ def _gain_line(before: Row, after: Row) -> list[str]:
     gain, (low, high) = paired_gain(old, new)
     line = [new.game, _against(new)] + [_percent_interval(m.win_rate, m.win_interval) for m in (old, new)]
     line += [_percent(after.floor and after.floor.win_rate), _percent(after.random and after.random.win_rate)]
-    line += [f"{gain:+.3f} ({low:+.3f} to {high:+.3f})", ""]
-    if new.mean_return is not None:
-        line[-1] = f"{old.mean_return:+.2f} → {_returns(new, after.floor)}"
-    known = before.exact and after.exact
-    return [*line, f"{before.exact.nash_conv:.3f} → {after.exact.nash_conv:.3f}" if known else ""]
+    line += [f"{gain:+.3f} ({low:+.2f} to {high:+.2f})"]
+    if not (before.exact and after.exact):
+        return [*line, "", ""]
+    returns = f"{old.mean_return:+.2f} → {_returns(new, after.floor)}"
+    return [*line, returns, f"{before.exact.nash_conv:.3f} → {after.exact.nash_conv:.3f}"]
 
 # %% ../nbs/24_evaluation.ipynb #cell-39
 def compare(

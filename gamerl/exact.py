@@ -62,16 +62,20 @@ def _visit(
     return states[key]
 
 # %% ../nbs/20b_exact.ipynb #cell-11
+def _first_position(game: str) -> pyspiel.State:
+    "Where a turn-based game begins."
+    if load_game(game).get_type().dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:
+        raise ValueError(f"game: {game} has simultaneous moves; exact values need a turn-based game")
+    return load_game(game).new_initial_state()
+
+# %% ../nbs/20b_exact.ipynb #cell-12
 @lru_cache(maxsize=8)
 def game_tree(
     game: str,  # as OpenSpiel writes it, such as "kuhn_poker"
     max_nodes: int = 1_000_000,  # a larger game is refused
 ) -> GameTree:  # cached
     "Walk through every history of a small turn-based game."
-    root = load_game(game).new_initial_state()
-    if root.get_game().get_type().dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:
-        raise ValueError(f"game: {game} has simultaneous moves; exact values need a turn-based game")
-    states, leaves, nodes = {}, [], 0
+    root, states, leaves, nodes = _first_position(game), {}, [], 0
     stack = [(root, 1.0, (0,) * root.num_players())]
     while stack:
         (state, chance, last), nodes = stack.pop(), nodes + 1
@@ -90,19 +94,19 @@ def game_tree(
             stack += [(state.child(a), chance, (*before, n, *after)) for n, a in moves]
     return GameTree(tuple(states.values()), *(np.array(column) for column in zip(*leaves)))
 
-# %% ../nbs/20b_exact.ipynb #cell-12
+# %% ../nbs/20b_exact.ipynb #cell-13
 def information_states(
     game: str,  # a small turn-based game
 ) -> tuple[InformationState, ...]:  # parents before children
     "Every situation in which a player of the game may have to decide."
     return game_tree(game).states
 
-# %% ../nbs/20b_exact.ipynb #cell-18
+# %% ../nbs/20b_exact.ipynb #cell-19
 MoveTable = dict[
     str, np.ndarray
 ]  # information state -> [M] probability of each legal move, ascending by action
 
-# %% ../nbs/20b_exact.ipynb #cell-19
+# %% ../nbs/20b_exact.ipynb #cell-20
 def move_table(
     player: Player,  # answers observations with probabilities
     game: str,  # a small turn-based game
@@ -119,7 +123,7 @@ def move_table(
     table = dict(zip(distinct, (np.asarray(answer, dtype=np.float64) for answer in answers), strict=True))
     return {state.key: table[prompt] for state, prompt in zip(states, prompts)}
 
-# %% ../nbs/20b_exact.ipynb #cell-23
+# %% ../nbs/20b_exact.ipynb #cell-24
 def realisation_weights(
     game: str,  # a small turn-based game
     table: MoveTable,  # how it is played
@@ -132,7 +136,7 @@ def realisation_weights(
         weights[state.first : state.first + len(row)] = weights[state.parent] * row
     return weights
 
-# %% ../nbs/20b_exact.ipynb #cell-24
+# %% ../nbs/20b_exact.ipynb #cell-25
 def history_odds(
     game: str,  # a small turn-based game
     tables: Sequence[MoveTable],  # [P] one for each seat
@@ -143,7 +147,7 @@ def history_odds(
         odds *= realisation_weights(game, table)[tree.last[:, seat]]
     return odds
 
-# %% ../nbs/20b_exact.ipynb #cell-25
+# %% ../nbs/20b_exact.ipynb #cell-26
 def expected_return(
     game: str,  # a small turn-based game
     tables: Sequence[MoveTable],  # [P] one for each seat
@@ -151,7 +155,7 @@ def expected_return(
     "The exact value of a match."
     return history_odds(game, tables) @ game_tree(game).returns
 
-# %% ../nbs/20b_exact.ipynb #cell-27
+# %% ../nbs/20b_exact.ipynb #cell-28
 def as_policy(
     game: str,  # a small turn-based game
     table: MoveTable,  # how it is played
@@ -160,7 +164,7 @@ def as_policy(
     states = information_states(game)
     return pyspiel.TabularPolicy({s.key: list(zip(s.observation.legal, table[s.key])) for s in states})
 
-# %% ../nbs/20b_exact.ipynb #cell-31
+# %% ../nbs/20b_exact.ipynb #cell-32
 def nash_conv(
     game: str,  # a small turn-based game
     player: Player | MoveTable,  # whom to examine, or its move table
@@ -169,7 +173,7 @@ def nash_conv(
     table = player if isinstance(player, dict) else move_table(player, game)
     return pyspiel.nash_conv(load_game(game), as_policy(game, table))
 
-# %% ../nbs/20b_exact.ipynb #cell-35
+# %% ../nbs/20b_exact.ipynb #cell-36
 def best_response(
     game: str,  # a small turn-based game
     table: MoveTable,  # how the other seats play
@@ -189,7 +193,7 @@ def best_response(
     }
     return table | {key: np.array(row, dtype=np.float64) for key, row in answers.items()}
 
-# %% ../nbs/20b_exact.ipynb #cell-40
+# %% ../nbs/20b_exact.ipynb #cell-41
 @dataclass(frozen=True)
 class ExactResult:
     "What the mean of infinitely many games would be."
@@ -197,7 +201,7 @@ class ExactResult:
     win_rate: float
     mean_return: float  # in the game's own units
 
-# %% ../nbs/20b_exact.ipynb #cell-41
+# %% ../nbs/20b_exact.ipynb #cell-42
 def exact_match(
     game: str,  # a small turn-based game of two
     table: MoveTable,  # whose strength is wanted
@@ -211,7 +215,7 @@ def exact_match(
     win_rate = np.mean([odds[seat] @ (returns[:, seat] > 0) for seat in (0, 1)])
     return ExactResult(float(win_rate), float(np.mean([odds[seat] @ returns[:, seat] for seat in (0, 1)])))
 
-# %% ../nbs/20b_exact.ipynb #cell-46
+# %% ../nbs/20b_exact.ipynb #cell-47
 def mixture(
     game: str,  # a small turn-based game
     tables: Sequence[MoveTable],  # [K] policies to draw from

@@ -7,10 +7,11 @@ __all__ = ['COUNT', 'OPPONENTS', 'DEFAULT_BUDGET', 'RESAMPLED', 'UCT_C', 'MEMORY
            'parse_opponent', 'is_learner', 'searches', 'own_budget', 'why_not', 'resolve_opponent', 'seed_of',
            'mcts_bot', 'ismcts_bot', 'make_opponent']
 
-# %% ../nbs/02_opponents.ipynb #0203deff
+# %% ../nbs/02_opponents.ipynb #02f2d71f
 import random
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pyspiel
@@ -59,7 +60,8 @@ class OpponentSpec:
             return self.kind
         return f"{self.kind}:{self.simulations}" + (f"x{self.rollouts}" if self.rollouts > 1 else "")
 
-# %% ../nbs/02_opponents.ipynb #12185db5
+# %% ../nbs/02_opponents.ipynb #12e1db7c
+@lru_cache(maxsize=256)
 def parse_opponent(
     spec: str,  # a word such as "random", "mcts:200x5" or "self"
 ) -> OpponentSpec:

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PANELS', 'sheet', 'finish', 'read_metrics', 'panels_of', 'stage_changes', 'stages', 'draw_panel', 'mark_stages',
-           'plot_run', 'draw_bars', 'mark_levels', 'plot_report', 'draw_curves', 'plot_nash_conv']
+           'plot_run', 'draw_bars', 'mark_levels', 'plot_report', 'draw_curves', 'mark_uniform', 'plot_nash_conv']
 
 # %% ../nbs/25_plots.ipynb #cell-2
 import json
@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from pandas import DataFrame
 from pandas.api.typing import DataFrameGroupBy
 
-from .evaluation import Report
+from .evaluation import Report, compare
 from .matches import Match
 
 # %% ../nbs/25_plots.ipynb #cell-6
@@ -212,10 +212,8 @@ def plot_report(
     path: str | Path | None = None,  # where to save the picture
 ) -> Figure:
     "Win rates with intervals, floors and random play, before and after."
-    if after is not None and [row.key for row in before.rows] != [row.key for row in after.rows]:
-        raise ValueError(
-            "after: its matches are not those of the other report; both must be of the same matches"
-        )
+    if after is not None:
+        compare(before, after)  # refuses reports of different matches
     reports = {"before": before, "after": after} if after else {"": before}
     rows, colours = (after or before).rows[::-1], sns.color_palette("deep")
     figure, (ax,) = sheet(1, 1, width=7, height=0.9 + 0.6 * len(rows))
@@ -229,7 +227,8 @@ def plot_report(
     names = [f"{row.player.game}\nagainst {row.player.opponent}" for row in rows]
     ax.set(xlim=(0, 1), xlabel="games won, with 95 % intervals", yticks=range(len(rows)), yticklabels=names)
     ax.grid(False, axis="y")
-    figure.legend(loc="outside upper center", ncols=4, frameon=False)
+    if ax.get_legend_handles_labels()[0]:
+        figure.legend(loc="outside upper center", ncols=4, frameon=False)
     return finish(figure, path)
 
 # %% ../nbs/25_plots.ipynb #cell-39
@@ -247,6 +246,19 @@ def draw_curves(
     ax.legend(frameon=False, fontsize="small")
 
 # %% ../nbs/25_plots.ipynb #cell-40
+def mark_uniform(
+    axes: Sequence[Axes],  # panels of one scale
+    uniform: float,  # NashConv of uniform play
+) -> None:
+    "Where everybody starts."
+    for ax in axes:
+        ax.axhline(uniform, color="0.2", lw=0.8, ls=":")
+    name, place = "uniform play", (0.99, uniform)
+    axes[0].annotate(
+        name, place, (0, -11), ("axes fraction", "data"), "offset points", ha="right", fontsize="small"
+    )
+
+# %% ../nbs/25_plots.ipynb #cell-41
 def plot_nash_conv(
     curves: Mapping[str, Sequence[tuple[float, float]]],  # of learners: name -> pairs of effort and NashConv
     solvers: Mapping[
@@ -263,15 +275,5 @@ def plot_nash_conv(
     left.set(title="learner", ylabel="NashConv")
     right.set(title="solvers", xscale="log")
     if uniform is not None:
-        for ax in (left, right):
-            ax.axhline(uniform, color="0.2", lw=0.8, ls=":")
-        left.annotate(
-            "uniform play",
-            (1, uniform),
-            xycoords=("axes fraction", "data"),
-            xytext=(-4, -11),
-            textcoords="offset points",
-            ha="right",
-            fontsize="small",
-        )
+        mark_uniform((left, right), uniform)
     return finish(figure, path)

@@ -108,7 +108,7 @@ class ModelPlayer:
         "Move probabilities at each observation."
         return [answer.probs for answer in self.answers(observations)]
 
-# %% ../nbs/20_rollouts.ipynb #2a85e34a
+# %% ../nbs/20_rollouts.ipynb #38881c5b
 @dataclass(frozen=True)
 class Decision:
     "One move of the learner, or of its past."
@@ -124,9 +124,8 @@ class PlayedGame:
 
     episode: Episode
     decisions: tuple[Decision, ...]
-    unfinished: Observation | None = None  # of a cut game: the decision that was next
 
-# %% ../nbs/20_rollouts.ipynb #51ee8e45
+# %% ../nbs/20_rollouts.ipynb #811ce78a
 @dataclass
 class Table:
     "One game that is being played."
@@ -155,8 +154,7 @@ class Table:
         "Take note of what came of a move."
         self.observation = step.observation
         if step.terminated or step.truncated:
-            left = step.observation if step.truncated else None
-            self.played, self.observation = PlayedGame(self.env.episode, tuple(self.decisions), left), None
+            self.played = PlayedGame(self.env.episode, tuple(self.decisions))
 
 # %% ../nbs/20_rollouts.ipynb #38f76b3d
 def play_games(
@@ -252,7 +250,7 @@ class Batch:
         rewards[torch.arange(len(mask)), last] = self.rewards
         return rewards
 
-# %% ../nbs/20_rollouts.ipynb #b9c8bc14
+# %% ../nbs/20_rollouts.ipynb #9044b118
 REWARDS = {
     "score": lambda score: 2 * score - 1,  # the score, stretched to -1 .. 1
     "win": lambda score: float(score > 0.5) - float(score < 0.5),  # 1, 0 or -1
@@ -288,7 +286,7 @@ class Rows:
         "Of a game that was cut, what the critic expects for a seat; of one that ended, nothing more."
         if not game.episode.truncated:
             return 0.0
-        following = game.unfinished
+        following = game.episode.final_observation
         return player.answers([following])[0].value if following and following.player == seat else last.value
 
     def batch(self) -> Batch:

@@ -307,6 +307,16 @@ def write_sources(processed: Path, source: Path) -> list[str]:
     return list(pages)
 
 
+def outside_requests(site: Path) -> list[str]:
+    "What the pages would fetch from another server: there should be nothing."
+    tag = r"<(?:script|link|img|iframe|source|video|audio|object|embed)\b[^>]*?\b(?:src|href|data|srcset)=[\"']?"
+    fetch = re.compile(rf"(?:{tag}|url\([\"']?|@import\s+[\"'])((?:https?:)?//[^\"')\s>]+)", re.I)
+    files = (p for p in site.rglob("*") if p.suffix in (".html", ".css"))
+    return [
+        f"{p.relative_to(site)}: {url}" for p in files for url in fetch.findall(p.read_text(encoding="utf-8"))
+    ]
+
+
 def main(check: bool) -> str | None:
     "Build everything; the message of a failure, else None."
     processed, source, site = process(), ROOT / "_sphinx", CFG.doc_path
@@ -317,6 +327,8 @@ def main(check: bool) -> str | None:
     shutil.rmtree(ROOT / "jupyter_execute", ignore_errors=True)
     if status:
         return "the site has warnings, see above"
+    if found := outside_requests(site):
+        return "pages fetch from other servers:\n" + "\n".join(found)
     print(f"{len(pages)} pages in {site}")
     text = readme(json.loads((processed / CFG.readme_nb).read_text(encoding="utf-8")), house(processed))
     path = ROOT / "README.md"

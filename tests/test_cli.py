@@ -145,11 +145,11 @@ def test_damaged_checkpoint(damaged, words):
 STUB = (
     """
 import sys, types
-training = types.ModuleType("gamerl.training")
+runs = types.ModuleType("gamerl.runs")
 def train(config, resume_from=None):
     {body}
-training.train = train
-sys.modules["gamerl.training"] = training
+runs.train = train
+sys.modules["gamerl.runs"] = runs
 """
     + CALL
 )
@@ -201,9 +201,9 @@ def test_resuming_takes_the_configuration_of_the_checkpoint(tmp_path):
 def test_evaluate_reaches_the_judge(tmp_path):
     stub = """
 import sys, types
-evaluation = types.ModuleType("gamerl.evaluation")
-evaluation.evaluate_checkpoint = lambda *asked: print(__import__("json").dumps(asked))
-sys.modules["gamerl.evaluation"] = evaluation
+runs = types.ModuleType("gamerl.runs")
+runs.evaluate_checkpoint = lambda *asked: print(__import__("json").dumps(asked))
+sys.modules["gamerl.runs"] = runs
 """
     folder = write_checkpoint(
         tmp_path, "final", lambda folder: (folder / "state.json").write_text('{"step": 1}')

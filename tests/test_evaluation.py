@@ -156,6 +156,13 @@ def test_floors_of_games_with_a_shortcut(game, rate):
     assert play_match(find_floor(game), game, num_episodes=1000).win_rate > rate
 
 
+def test_the_floor_of_liars_dice_exactly():
+    "Bid one six or call: blind to its die, and still hard to beat for random play."
+    game, blind = "liars_dice(numdice=1)", BlindPlayer((5,), highest=True)
+    exact = exact_match(game, move_table(blind, game), move_table(UniformPlayer(), game))
+    assert exact.win_rate == pytest.approx(0.833664, abs=1e-6)
+
+
 def test_more_favourites_make_a_higher_floor():
     "On a small board of hex one favourite cell helps a little, a list of cells helps more."
     game = "hex(board_size=4)"

@@ -1,0 +1,126 @@
+"What `pip install .` gives to someone who has no copy of the repository."
+
+import json
+import shutil
+import site
+import subprocess
+import sys
+import venv
+import zipfile
+from configparser import ConfigParser
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ("settings.ini", "setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "gamerl")
+HEAVY = ("torch", "transformers", "peft", "trl", "accelerate", "bitsandbytes", "pyspiel", "matplotlib")
+
+
+def settings() -> dict[str, str]:
+    "What settings.ini says."
+    config = ConfigParser(delimiters=["="])
+    config.read(ROOT / "settings.ini", encoding="utf-8")
+    return dict(config["DEFAULT"])
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    "The wheel, built from a copy that holds nothing but the sources of the package."
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in SOURCES:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, source / name)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps"]
+    subprocess.run([*pip, "--no-index", "--no-build-isolation", "--wheel-dir", out, source], check=True)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def bin_folder(wheel, tmp_path_factory) -> Path:
+    """The commands of a new environment with the wheel in it.
+
+    The libraries that gamerl needs are borrowed from the environment that runs this test: its packages come
+    after the new environment's own, and what it installed in place (gamerl itself) is not seen.
+    """
+    home = tmp_path_factory.mktemp("clean") / "venv"
+    venv.create(home, with_pip=False)
+    scripts = home / ("Scripts" if sys.platform == "win32" else "bin")
+    python = str(scripts / "python")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
+    subprocess.run([*pip, "install", "--quiet", "--no-index", "--no-deps", wheel], check=True)
+    ask = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    packages = Path(subprocess.run(ask, check=True, capture_output=True, text=True).stdout.strip())
+    (packages / "borrowed.pth").write_text("\n".join(site.getsitepackages()) + "\n", encoding="utf-8")
+    return scripts
+
+
+@pytest.fixture
+def run(bin_folder, tmp_path, monkeypatch):
+    "Run a command of the clean environment in an empty folder, with an empty home."
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "here").mkdir()
+
+    def run(command: str, *args: str) -> str:
+        words = [str(bin_folder / command), *args]
+        done = subprocess.run(words, cwd=tmp_path / "here", capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_wheel_holds_the_package_and_its_data(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    info = f"gamerl-{settings()['version']}.dist-info"
+    assert {name.split("/")[0] for name in names} == {"gamerl", info}
+    data = {p.relative_to(ROOT).as_posix() for p in (ROOT / "gamerl" / "data").rglob("*") if p.is_file()}
+    assert data and data <= set(names)
+    assert any(name.endswith("LICENSE") for name in names)
+    assert wheel.stat().st_size < 6e6
+
+
+def test_command_works_without_the_repository(run):
+    where = run("python", "-c", "import gamerl; print(gamerl.__file__)")
+    assert str(ROOT) not in where
+    assert "train" in run("gamerl", "--help")
+    told = json.loads(run("gamerl", "info", "--json"))
+    assert told["versions"]["gamerl"] == settings()["version"]
+    assert {p.stem for p in (ROOT / "gamerl/data/profiles").glob("*.json")} == set(told["profiles"])
+
+
+@pytest.mark.slow
+def test_training_works_without_the_repository(run, tmp_path):
+    few = "--num_train_steps 1 --batch_size 2 --eval_episodes 2 --run.output_dir out".split()
+    run("gamerl", "train", "--profile", "tiny", *few)
+    assert (tmp_path / "here/out/final/model/adapter_model.safetensors").exists()
+
+
+def loaded(run, code: str) -> set[str]:
+    "The heavy libraries that `code` imports."
+    told = run("python", "-c", f"import sys; {code}; print([m for m in {HEAVY} if m in sys.modules])")
+    return set(json.loads(told.strip().split("\n")[-1].replace("'", '"')))
+
+
+def fastest(run, command: str, *args: str) -> float:
+    "Seconds of the best of five attempts: others may be using the machine."
+    times = []
+    for _ in range(5):
+        start = perf_counter()
+        run(command, *args)
+        times.append(perf_counter() - start)
+    return min(times)
+
+
+def test_import_is_instant(run):
+    assert loaded(run, "import gamerl") == set()
+    nothing = fastest(run, "python", "-c", "pass")
+    assert fastest(run, "python", "-c", "import gamerl") < nothing + 0.1
+
+
+def test_help_takes_less_than_a_second(run):
+    assert loaded(run, "from gamerl.cli import parse") == set()
+    assert fastest(run, "gamerl", "--help") < 1
