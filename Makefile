@@ -2,7 +2,7 @@
 bin := .venv/bin
 code := nbs scripts tests benchmarks setup.py
 export PATH := $(CURDIR)/$(bin):$(PATH)
-.PHONY: help setup train test export format notebooks docs bench lab constraints clean
+.PHONY: help setup train test export format notebooks base docs bench lab constraints clean
 .NOTPARALLEL:
 
 help:  ## show these words
@@ -40,6 +40,9 @@ notebooks: export OMP_NUM_THREADS := 1
 notebooks: export  ## run every notebook again and keep its outputs; FLAGS="slow gpu" runs those cells too
 	$(bin)/python scripts/run_notebooks.py --flags $(FLAGS)
 	$(bin)/nbdev_clean
+
+base: setup  ## make the tiny base model again, from random play (about ten minutes)
+	$(bin)/python -m gamerl.tiny gamerl/data/tiny
 
 docs: setup  ## build the site in _docs/ and README.md
 	$(bin)/python scripts/build_docs.py

@@ -8,14 +8,21 @@ __all__ = ['TINY', 'PROJECTIONS', 'model_path', 'quantization', 'pick_device', '
            'make_policy', 'load_policy', 'adapter_parameters', 'adapter_weights', 'set_adapter', 'using',
            'WeightAverage', 'save_policy', 'restore_policy']
 
-# %% ../nbs/12_models.ipynb #e7d7594b
+# %% ../nbs/12_models.ipynb #b9b039b8
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
+from logging import ERROR, getLogger
 from pathlib import Path
+from warnings import filterwarnings
 
+# %% ../nbs/12_models.ipynb #dfc919ee
+getLogger("bitsandbytes.backends.cpu.ops").setLevel(ERROR)
+filterwarnings("ignore", "`(is_)?gradient_checkpointing", FutureWarning)
+
+# %% ../nbs/12_models.ipynb #db208ff4
 import torch
 from bitsandbytes.nn import Linear4bit
 from peft import LoraConfig, PeftModel, get_peft_model
@@ -93,7 +100,7 @@ def without_repacking(model: nn.Module) -> nn.Module:  # the same model
             module.support_avx512bf16_for_cpu = False
     return model
 
-# %% ../nbs/12_models.ipynb #fb20e31f
+# %% ../nbs/12_models.ipynb #3a3e5bd4
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -164,7 +171,7 @@ class ValueHead(nn.Module):
         "Expected return of each position."
         return self.outer(torch.tanh(self.inner(hidden.float()))).squeeze(-1)
 
-# %% ../nbs/12_models.ipynb #16dc9a92
+# %% ../nbs/12_models.ipynb #aad38bd2
 class Policy(nn.Module):
     "A frozen language model with a trained adapter, a value head and its tokenizer."
 
@@ -174,10 +181,11 @@ class Policy(nn.Module):
         tokenizer,  # of transformers, with a chat template
         value_head: ValueHead,
         detach_value: bool = True,  # keep the critic's gradient out of the adapter
+        recompute: bool = False,  # layers are computed again in the backward pass, to save memory
     ):
         super().__init__()
         self.lm, self.tokenizer, self.value_head = lm, tokenizer, value_head
-        self.detach_value = detach_value
+        self.detach_value, self.recompute = detach_value, recompute
         inner = lm.get_base_model() if isinstance(lm, PeftModel) else lm
         self.to_hidden = [inner.get_decoder()]  # in lists: views, not submodules of their own
         self.to_logits = [inner.get_output_embeddings()]
@@ -223,8 +231,8 @@ class Policy(nn.Module):
 
     @property
     def checkpointing(self) -> bool:
-        "Whether layers are recomputed in the backward pass to save memory (it excludes cached prefixes)."
-        return self.lm.is_gradient_checkpointing and self.training
+        "Whether layers will be computed again in the backward pass, which excludes cached prefixes."
+        return self.recompute and self.training
 
 # %% ../nbs/12_models.ipynb #6c7aca52
 def check_split(policy: Policy) -> None:
@@ -239,7 +247,7 @@ def check_split(policy: Policy) -> None:
             f"model.model_name: {name} changes its logits after the vocabulary layer; choose another model"
         )
 
-# %% ../nbs/12_models.ipynb #4e19a670
+# %% ../nbs/12_models.ipynb #fd3195c8
 def make_policy(
     model: nn.Module,  # a frozen causal language model, from `load_base`
     tokenizer,  # its tokenizer
@@ -254,7 +262,7 @@ def make_policy(
     "Adapt a base model for training."
     lm = add_lora(model, r, alpha, dropout, target_modules, seed)
     head = ValueHead(model.config.get_text_config().hidden_size, seed=seed + 1).to(lm.device)
-    policy = Policy(lm, tokenizer, head, detach_value).eval()
+    policy = Policy(lm, tokenizer, head, detach_value, gradient_checkpointing).eval()
     check_split(policy)
     if gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

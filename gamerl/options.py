@@ -195,6 +195,7 @@ class PPOConfig(Section):
     # how much, how long
     batch_size: int = option(8, "episodes per step and process", ge=1)
     mini_batch_size: int = option(4, "distinct prompts per forward and backward pass", "minibatch_size", ge=1)
+    rollout_rows: int = option(16, "prompts per forward pass while playing", ge=1)
     gradient_accumulation_steps: int = option(1, "minibatches per optimiser step", ge=1)
     ppo_epochs: int = option(4, "passes over a step's decisions", "num_ppo_epochs", ge=1)
     num_train_steps: int = option(10_000, "steps of the whole run", "total_steps", "max_steps", ge=1)
@@ -220,6 +221,7 @@ class PPOConfig(Section):
     clip_range: float = option(0.2, "how far the ratio may move and still count", "cliprange", gt=0, lt=1)
     value_clip_range: float = option(0.2, "the same for the critic", "cliprange_value", "clip_range_vf", gt=0)
     vf_coef: float = option(0.1, "weight of the value loss", "value_coef", "value_loss_coef", ge=0)
+    detach_value: bool = option(True, "keep the critic's gradient out of the adapter")
     entropy_coef: float = option(0.01, "weight of the entropy bonus at the start", "ent_coef", ge=0)
     entropy_coef_end: float | None = option(None, "its weight at the end; none: unchanged", ge=0)
 

@@ -71,7 +71,7 @@ PANELS = {  # title -> metrics, as they are called in metrics.jsonl
     "Success and score": ("success_rate", "window_success", "score"),
     "Success by game": ("success/",),
     "Reward": ("reward",),
-    "NashConv": ("nash_conv", "nash_conv/"),
+    "NashConv": ("nash_conv", "nash_conv_average", "nash_conv_mixture"),
     "Entropy": ("entropy",),
     "KL divergence": ("approx_kl", "kl"),
     "Losses": ("policy_loss", "value_loss"),
@@ -124,8 +124,9 @@ def draw_panel(
     for name, colour in zip(names, sns.color_palette("deep")):
         values = metrics.dropna(subset=["step", name])
         ax.plot(values["step"], values[name], color=colour, alpha=0.3, lw=0.8)
+        window = max(1, round(smooth * len(values) / len(metrics)))
         running = stages(values)[name].transform(
-            lambda part: part.rolling(smooth, min_periods=1, center=True).mean()
+            lambda x: x.rolling(window, min_periods=1, center=True).mean()
         )
         ax.plot(values["step"], running, color=colour, lw=1.6, label=name.rsplit("/", 1)[-1])
     ax.set(title=title, xlabel="step")

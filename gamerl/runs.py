@@ -6,7 +6,7 @@
 __all__ = ['judged_games', 'judged_opponents', 'judge', 'Exploitability', 'start', 'first_report', 'last_report', 'train',
            'load_checkpoint', 'evaluate_checkpoint']
 
-# %% ../nbs/26_runs.ipynb #c946f10c
+# %% ../nbs/26_runs.ipynb #ee302ff4
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,11 +22,10 @@ from .exact import MoveTable, mixture, move_table, nash_conv
 from .models import Policy, count_parameters, restore_policy
 from .opponents import is_learner
 from .plots import plot_report, plot_run
-from .rollouts import ModelPlayer
 from .tasks import decode_task_id
-from .training import PPOTrainer, make_policy, restore, run
+from .training import PPOTrainer, make_player, make_policy, restore, run
 
-# %% ../nbs/26_runs.ipynb #e5959dc1
+# %% ../nbs/26_runs.ipynb #1447a7c3
 def judged_games(config: Config) -> list[str]:
     "The games that a configuration trains on, as OpenSpiel writes them."
     found: dict[str, None] = {}
@@ -48,7 +47,7 @@ def judged_opponents(config: Config) -> list[str]:
 
 def judge(policy: Policy, config: Config) -> Report:
     "Play the matches of a configuration."
-    player = ModelPlayer(policy, temperature=config.ppo.temperature)
+    player = make_player(policy, config)
     games, run = judged_games(config), config.run
     reports = [
         evaluate(player, games, opponent, run.eval_episodes, seed=1, threads=config.env.search_threads)
@@ -56,7 +55,7 @@ def judge(policy: Policy, config: Config) -> Report:
     ]
     return sum(reports[1:], reports[0])
 
-# %% ../nbs/26_runs.ipynb #320331b9
+# %% ../nbs/26_runs.ipynb #91a8283d
 class Exploitability:
     "NashConv of the policies that a self-play run has to offer."
 
@@ -67,8 +66,7 @@ class Exploitability:
     def table(self, weights: dict | None = None) -> MoveTable:
         "The move table of the policy, or of it with other weights."
         trainer = self.trainer
-        player = ModelPlayer(trainer.policy, trainer.encode, trainer.config.ppo.temperature, weights=weights)
-        return move_table(player, self.game)
+        return move_table(trainer.player(weights=weights), self.game)
 
     def snapshots(self) -> list[MoveTable]:
         "The tables of the pool; each is computed once."
@@ -87,7 +85,7 @@ class Exploitability:
             found["nash_conv_mixture"] = nash_conv(self.game, mixture(self.game, self.snapshots()))
         return found
 
-# %% ../nbs/26_runs.ipynb #6122ed55
+# %% ../nbs/26_runs.ipynb #75ef9f8e
 def start(config: Config, resume_from: str | Path | None, console: Console) -> PPOTrainer:
     "A trainer at its first step, or where a checkpoint left off."
     if config.run.num_threads:
@@ -98,7 +96,7 @@ def start(config: Config, resume_from: str | Path | None, console: Console) -> P
         config.run.run_name or Path(config.run.output_dir).name, json.loads(config.model_dump_json())
     )
     if resume_from:
-        console.print(f"continuing from {restore(trainer, resume_from)}", highlight=False)
+        console.print(f"continuing from {restore(trainer, resume_from)}", highlight=False, soft_wrap=True)
     folder = Path(config.run.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(config.to_json())
@@ -128,10 +126,10 @@ def last_report(trainer: PPOTrainer, before: Report | None, console: Console) ->
     if before:
         plot_report(before, after, path=folder / "report.png")
     plot_run(folder, path=folder / "run.png")
-    console.print(f"pictures: {folder / 'run.png'}", highlight=False)
+    console.print(f"pictures: {folder / 'run.png'}", highlight=False, soft_wrap=True)
     return after
 
-# %% ../nbs/26_runs.ipynb #a40157d5
+# %% ../nbs/26_runs.ipynb #ef1e225f
 def train(
     config: Config,
     resume_from: str | Path | None = None,  # a checkpoint, or a run's folder for its latest
@@ -156,10 +154,10 @@ def train(
     if judged:
         last_report(trainer, before, console)
     trainer.accelerator.end_training()
-    console.print(f"the trained model: {final}", highlight=False)
+    console.print(f"the trained model: {final}", highlight=False, soft_wrap=True)
     return final
 
-# %% ../nbs/26_runs.ipynb #e5ce8ce3
+# %% ../nbs/26_runs.ipynb #7a58c0e7
 def load_checkpoint(
     path: str | Path,  # a checkpoint, or a run's folder for its latest
     device: str | None = None,  # None: the run's own
@@ -182,7 +180,7 @@ def evaluate_checkpoint(
 ) -> Report:
     "Let a trained model play matches; prints and returns the report."
     policy, config = load_checkpoint(checkpoint)
-    player = ModelPlayer(policy, temperature=config.ppo.temperature)
+    player = make_player(policy, config)
     threads = config.env.search_threads
     report = evaluate(player, games or judged_games(config), opponent, num_episodes, seed, threads)
     if as_json:

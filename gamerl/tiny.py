@@ -83,12 +83,14 @@ def random_samples(
         samples += random_game(game, rng)
     return samples[:count]
 
-# %% ../nbs/29_tiny.ipynb #34823e21
+# %% ../nbs/29_tiny.ipynb #434d9131
 VOCABULARY = 896
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 PIECES = r" ?\d+|: [^\n]+\n?| ?[A-Za-z']+|\n| ?[^\sA-Za-z\d]+|\s"
 CHATML = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% for message in messages %}"
+    "<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+    "{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
@@ -118,32 +120,34 @@ def train_tokenizer(
         clean_up_tokenization_spaces=False,
     )
 
-# %% ../nbs/29_tiny.ipynb #2bea5446
+# %% ../nbs/29_tiny.ipynb #e9f898fe
 def tiny_model(
     vocabulary: int = VOCABULARY,
+    width: int = 128,  # D
     seed: int = 0,  # of its random start
 ) -> nn.Module:
     "A Qwen3 of four layers; every width is a multiple of 64, so that it can be held in 4 bits too."
     config = Qwen3Config(
         vocab_size=vocabulary,
-        hidden_size=128,
-        intermediate_size=256,
+        hidden_size=width,
+        intermediate_size=2 * width,
         num_hidden_layers=4,
         num_attention_heads=4,
         num_key_value_heads=2,
-        head_dim=32,
+        head_dim=width // 4,
         max_position_embeddings=2048,
         tie_word_embeddings=True,
         rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
         eos_token_id=SPECIAL.index("<|im_end|>"),
         pad_token_id=SPECIAL.index("<|endoftext|>"),
         bos_token_id=None,
+        initializer_range=width**-0.5,
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
 
-# %% ../nbs/29_tiny.ipynb #6ca4bd7c
+# %% ../nbs/29_tiny.ipynb #f0a77985
 @dataclass(frozen=True)
 class Lesson:
     "A sample as tokens."
@@ -202,7 +206,7 @@ def lesson_loss(
     outcome = (policy.values(hidden[rows, last]) - torch.tensor([lesson.outcome for lesson in batch])) ** 2
     return Loss(answer.mean(), text, outcome.mean())
 
-# %% ../nbs/29_tiny.ipynb #cacf0bd7
+# %% ../nbs/29_tiny.ipynb #4cc181ff
 def batches(
     by_prefix: list[list[Lesson]],  # lessons that share a prefix
     steps: int,
@@ -219,7 +223,7 @@ def batches(
 def train_base(
     tokenizer: PreTrainedTokenizerFast,
     samples: dict[str, list[Sample]],  # by game
-    steps: int = 3000,
+    steps: int = 2400,
     size: int = 32,  # samples a step
     learning_rate: float = 2e-3,
     seed: int = 0,
@@ -245,11 +249,11 @@ def train_base(
         history.append(float(loss.answer.detach()))
     return model.eval(), history
 
-# %% ../nbs/29_tiny.ipynb #049f548c
+# %% ../nbs/29_tiny.ipynb #6a186ddb
 def build(
     folder: str | Path,  # gets the model and its tokenizer
     count: int = 4000,  # positions a game
-    steps: int = 3000,
+    steps: int = 2400,
     seed: int = 0,
 ) -> None:
     "Make the tiny base from nothing."
@@ -272,7 +276,7 @@ def main(args: Sequence[str] | None = None) -> None:
         prog="python -m gamerl.tiny", description="Make the tiny base model again."
     )
     parser.add_argument("folder", nargs="?", default="gamerl/data/tiny", help="where to write it")
-    parser.add_argument("--steps", type=int, default=3000, help="training steps")
+    parser.add_argument("--steps", type=int, default=2400, help="training steps")
     given = parser.parse_args(args)
     build(given.folder, steps=given.steps)
 

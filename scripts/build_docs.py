@@ -309,12 +309,10 @@ def write_sources(processed: Path, source: Path) -> list[str]:
 
 def outside_requests(site: Path) -> list[str]:
     "What the pages would fetch from another server: there should be nothing."
-    tag = r"<(?:script|link|img|iframe|source|video|audio|object|embed)\b[^>]*?\b(?:src|href|data|srcset)=[\"']?"
-    fetch = re.compile(rf"(?:{tag}|url\([\"']?|@import\s+[\"'])((?:https?:)?//[^\"')\s>]+)", re.I)
-    files = (p for p in site.rglob("*") if p.suffix in (".html", ".css"))
-    return [
-        f"{p.relative_to(site)}: {url}" for p in files for url in fetch.findall(p.read_text(encoding="utf-8"))
-    ]
+    tag = r"<(?:script|link|img|iframe|source|video|audio|object|embed)\b[^>]*?\b(?:src|href|data|srcset)="
+    fetch = re.compile(rf"(?:{tag}[\"']?|url\([\"']?|@import\s+[\"'])((?:https?:)?//[^\"')\s>]+)", re.I)
+    texts = {p: p.read_text(encoding="utf-8") for p in site.rglob("*") if p.suffix in (".html", ".css")}
+    return [f"{p.relative_to(site)}: {url}" for p, text in texts.items() for url in fetch.findall(text)]
 
 
 def main(check: bool) -> str | None:

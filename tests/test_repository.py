@@ -211,6 +211,11 @@ def test_a_notebook_begins_with_title_and_subtitle(path):
     assert re.fullmatch(r"# \S.*\n\n> \S.*", "".join(first["source"]).strip())
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "nbs").rglob("*.ipynb")), ids=lambda p: p.stem)
+def test_kept_outputs_name_no_place_of_one_machine(path):
+    assert not re.search(r"site-packages|/root/|/home/\w+/|/Users/\w+/", path.read_text(encoding="utf-8"))
+
+
 # The site
 
 

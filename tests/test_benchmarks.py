@@ -1,0 +1,47 @@
+"The benchmarks run; what they find on a quick run means nothing."
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[1] / "benchmarks"
+
+
+def run(script: str, *args: object) -> list[list[str]]:
+    "The cells of the table that a script prints, line by line."
+    words = [sys.executable, SCRIPTS / script, *map(str, args)]
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(words, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+@pytest.mark.slow
+def test_speed_compares_playing_and_learning(tmp_path):
+    head, _, *rows = run("speed.py", "--quick", "--output", tmp_path / "speed.json")
+    assert [(row[0], row[1]) for row in rows] == [
+        (what, f"`{game}`")
+        for game in ("leduc_poker", "hex(board_size=4)")
+        for what in ("playing", "playing", "learning")
+    ]
+    told = json.loads((tmp_path / "speed.json").read_text())
+    for row, line in zip(told["rows"], rows):
+        assert row["gamerl"] > 0 and row["plain"] > 0 and len(row["ratios"]) == told["rounds"]
+        assert f"{row['ratio']:.2f}" == line[head.index("ratio")]
+
+
+@pytest.mark.slow
+def test_gpu_runs_a_small_shape_without_a_gpu(tmp_path):
+    head, _, *rows = run("gpu.py", "--shape", "small", "--output", tmp_path / "gpu.json")
+    assert head[1:] == ["nf4", "bf16"]
+    told = json.loads((tmp_path / "gpu.json").read_text())
+    for found in told["formats"]:
+        assert found["seconds_per_step"] > 0 and found["decisions_per_second"] > 0
+        assert sum(found["update_parts"].values()) <= found["update_seconds"]
+        assert all(seconds > 0 for seconds in found["update_parts"].values())
+    assert (tmp_path / "gpu.md").read_text().count("\n") == 2 + len(rows)
