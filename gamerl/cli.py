@@ -298,8 +298,8 @@ def main(
         code = command.run(overrides)
         sys.stdout.flush()
         return code
-    except KeyboardInterrupt:
-        print("gamerl: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"gamerl: {str(stop) or 'interrupted'}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

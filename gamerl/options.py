@@ -236,7 +236,7 @@ class PPOConfig(Section):
     kl_in: Literal["loss", "reward"] = option("loss", "where the divergence is charged")
     adaptive_kl: bool = option(True, "let the weight follow the divergence", "adap_kl_ctrl")
     target_kl: float = option(0.01, "the divergence that the weight aims at", "target", gt=0)
-    kl_horizon: int = option(10_000, "episodes over which the weight adapts", "horizon", ge=1)
+    kl_horizon: int = option(10_000, "decisions over which the weight adapts", "horizon", ge=1)
     stop_kl: float | None = option(None, "end a step's epochs when the policy moved this far within it", gt=0)
     adjust_lr: bool = option(True, "lower the step size after a step that moved the policy too far")
 

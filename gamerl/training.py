@@ -113,7 +113,7 @@ def summary(game: PlayedGame, reward: float) -> dict:
         "game_length": sum(not d.past for d in game.decisions),
     }
 
-# %% ../nbs/23_training.ipynb #45e4a409
+# %% ../nbs/23_training.ipynb #d8401068
 def make_curriculum(config: Config) -> Curriculum:
     "The curriculum of a configuration."
     options = config.curriculum
@@ -123,6 +123,7 @@ def make_curriculum(config: Config) -> Curriculum:
         threshold=options.threshold,
         failure_prob=options.failure_replay_prob,
         buffer_size=options.failure_buffer_size,
+        count_replays=options.count_replays,
         allowed_game_indices=config.env.allowed_game_indices,
     )
 
