@@ -16,7 +16,16 @@ from pathlib import Path
 
 RUNS = {
     "tiny": ["--profile", "tiny"],
-    "hex": ["--profile", "hex"],
+    "hex": [
+        "--profile",
+        "tiny",
+        "--games",
+        "hex(board_size=4)",
+        "--num_train_steps",
+        "250",
+        "--time_limit_minutes",
+        "8",
+    ],
     "selfplay-kuhn": ["--profile", "selfplay-kuhn"],
     "selfplay-leduc": ["--profile", "selfplay-leduc"],
     "small": ["--profile", "small"],

@@ -42,7 +42,7 @@ from .rollouts import REWARDS, FreePlayer, ModelPlayer, PlayedGame, make_batch, 
 from .sampling import Encoder
 from .tasks import Task
 
-# %% ../nbs/23_training.ipynb #fdbedbc7
+# %% ../nbs/23_training.ipynb #c9321b16
 METRICS = {
     "step": "steps done: batches of games played and learned from",
     "episodes": "games played since the start, by all processes",
@@ -74,6 +74,9 @@ METRICS = {
     "entropy_coef": "weight of the entropy bonus",
     "exploration": "share of moves drawn uniformly",
     "kl_coef": "weight of the KL",
+    "nash_conv": "exploitability of the last iterate, both seats; every eval_steps, in small poker games",
+    "nash_conv_average": "the same of the averaged weights (ema_decay)",
+    "nash_conv_mixture": "the same of the mixture of the pool's snapshots (snapshot_every)",
     "time_rollout": "seconds spent playing",
     "time_update": "seconds spent learning",
     "time_total": "seconds of training since the start, resumed runs included",

@@ -16,7 +16,7 @@ from check_generated import stale
 from check_order import check
 
 ROOT = Path(__file__).parents[1]
-WORDS = "setup train test export format notebooks docs bench lab constraints clean".split()
+WORDS = "setup train test export format notebooks base docs bench lab constraints clean".split()
 IMPORTED_AS = {"pyspiel": "open-spiel", "yaml": "pyyaml"}
 
 
