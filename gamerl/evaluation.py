@@ -134,7 +134,7 @@ def _rich_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
     header, *lines = _columns(header, lines)
     table = Table(box=SIMPLE_HEAD)
     for column, name in enumerate(header):
-        table.add_column(name, justify="left" if column < 2 else "right")
+        table.add_column(name, justify="left" if column < 2 else "right", no_wrap=column == 0)
     for cells in lines:
         table.add_row(*cells)
     return table

@@ -279,3 +279,14 @@ def few_threads():
     "The trainer may ask for more."
     yield
     torch.set_num_threads(1)
+
+
+def test_tensorboard_gets_the_metrics(tmp_path, small_run):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    done = Command(*small_run(tmp_path / "run", num_train_steps=2, report_to="tensorboard"), files=tmp_path).wait()
+    assert done.code == 0, done.err
+    (events,) = (tmp_path / "run").rglob("events.out.tfevents.*.0")
+    told = EventAccumulator(str(events.parent))
+    told.Reload()
+    assert [point.step for point in told.Scalars("success_rate")] == [1, 2]
