@@ -68,10 +68,11 @@ class Evaluate:
 
     checkpoint: str  # checkpoint, or folder of a run (its latest checkpoint)
     games: Text = None  # games or task IDs with commas between them; by default those it was trained on
-    opponent: str = "random"  # random, mcts, mcts:<simulations>x<rollouts>, ismcts:<simulations>, self
+    opponent: str = "random"  # random, mcts, mcts:<simulations>x<rollouts>, ismcts:<simulations>
     num_episodes: int = 100  # episodes per game, half of them on each seat
     seed: int = 0  # of the games that are drawn
     json: tyro.conf.FlagCreatePairsOff[bool] = False  # print JSON instead of a table
+    weights: str = "last"  # last, or average for the averaged adapter of a self-play run
 
     def run(self, overrides: dict[str, object]) -> int:
         "Check the flags, then play."
@@ -87,7 +88,9 @@ class Evaluate:
 
         from gamerl.runs import evaluate_checkpoint
 
-        evaluate_checkpoint(str(checkpoint), games, self.opponent, self.num_episodes, self.seed, self.json)
+        evaluate_checkpoint(
+            str(checkpoint), games, self.opponent, self.num_episodes, self.seed, self.json, self.weights
+        )
         return 0
 
 # %% ../nbs/28_cli.ipynb #b3920442

@@ -35,7 +35,7 @@ from gamerl.ppo import (
 from .rollouts import Batch
 from .sampling import Scores, completion_scores, score
 
-# %% ../nbs/22a_learning.ipynb #db9bc4a6
+# %% ../nbs/22a_learning.ipynb #82b750b9
 @dataclass
 class Targets:
     "What the update aims at, for each of N decisions."
@@ -60,8 +60,8 @@ def whiten_together(
     if by == "none":
         return advantages
     parts = gather_object([(advantages.tolist(), seat.tolist())])
-    everyone = torch.tensor([x for values, _ in parts for x in values])
-    groups = torch.tensor([s for _, seats in parts for s in seats]) if by == "seat" else None
+    everyone = advantages.new_tensor([x for values, _ in parts for x in values])
+    groups = seat.new_tensor([s for _, seats in parts for s in seats]) if by == "seat" else None
     start = sum(len(values) for values, _ in parts[:rank])
     return whiten(everyone, torch.ones_like(everyone), groups)[start : start + len(advantages)]
 
@@ -128,7 +128,7 @@ def decision_losses(
     parts["clip_fraction"] = clip_fraction(logprobs, old, weights.clip_range).expand(len(members))
     return {"loss": total} | {name: part.detach() for name, part in parts.items()}
 
-# %% ../nbs/22a_learning.ipynb #e04f44c8
+# %% ../nbs/22a_learning.ipynb #fb96d2cb
 def token_losses(
     policy: Policy,
     batch: Batch,  # of free text
@@ -159,7 +159,7 @@ def token_losses(
     total = parts["policy_loss"] + weights.value * parts["value_loss"] - weights.entropy * parts["entropy"]
     if targets.ref_tokens:
         reference = ragged([targets.ref_tokens[i] for i in members.tolist()], logprobs)
-        kind = "k3" if weights.kl_kind == "full" else weights.kl_kind
+        kind = "k2" if weights.kl_kind == "full" else weights.kl_kind
         parts["kl"] = each(kl_estimate(logprobs, reference, kind))
         total = total + weights.kl * parts["kl"]
     return {"loss": total} | {name: part.detach() for name, part in parts.items()}
@@ -244,7 +244,7 @@ class Means:
         "The means so far."
         return {name: total / max(self.count, 1) for name, total in self.sums.items()}
 
-# %% ../nbs/22a_learning.ipynb #1f2f7161
+# %% ../nbs/22a_learning.ipynb #a5c74906
 class Learner:
     "Improves a policy from batches of decisions."
 
@@ -258,6 +258,8 @@ class Learner:
     def learn(self, batch: Batch, now: Scheduled, rng: random.Random) -> dict[str, float]:
         "A few epochs over a batch; returns the metrics of the update."
         batch = batch.to(self.policy.device)
+        if self.policy.dropout:  # torch draws it from its one generator
+            torch.manual_seed(rng.getrandbits(63))
         targets, steps = self.targets(batch), self.agreed_steps(len(batch.queries))
         share = self.everywhere(len(batch)) / steps
         for group in self.optimizer.param_groups:
@@ -279,7 +281,7 @@ class Learner:
         "What the update aims at; the reference is asked here, if its KL is charged."
         ppo, ref_table, ref_tokens, charge = self.ppo, None, None, None
         if ppo.kl_coef > 0:
-            with torch.no_grad(), self.policy.reference(), self.accelerator.autocast():
+            with torch.no_grad(), self.policy.reference():
                 if batch.completions:
                     ref_tokens = self.reference_tokens(batch)
                     reference = torch.tensor([sum(row) for row in ref_tokens], device=self.policy.device)
@@ -320,14 +322,13 @@ class Learner:
     ) -> tuple[Means, float]:  # metrics, and the length of the gradient
         "One optimiser step."
         ppo, part = self.ppo, Means()
-        self.policy.train(self.policy.recompute)
+        self.policy.train(self.policy.recompute or self.policy.dropout > 0)
         kl = self.kl.coef if ppo.kl_in == "loss" else 0.0
         weights = Weights(
             ppo.clip_range, ppo.value_clip_range, ppo.vf_coef, now.entropy_coef, kl, ppo.kl_kind
         )
         for questions in groups:
-            with self.accelerator.autocast():
-                losses = self.losses(batch, targets, questions, weights)
+            losses = self.losses(batch, targets, questions, weights)
             self.accelerator.backward(losses["loss"].sum() / share)
             part.add(losses)
         self.policy.eval()
@@ -360,9 +361,11 @@ class Learner:
         "Let the KL's weight and the brake follow what was measured; the metrics of the update."
         metrics, scale, coef = means.result(), self.governor.scale, self.kl.coef
         self.governor.update(moved)
-        if "kl" in metrics:
+        if self.ppo.kl_coef > 0:
             everyone = self.everywhere(means.count)
-            self.kl.update(self.everywhere(means.sums["kl"]) / everyone, int(self.everywhere(len(batch))))
+            self.kl.update(
+                self.everywhere(means.sums.get("kl", 0)) / everyone, int(self.everywhere(len(batch)))
+            )
         foreseen = explained_variance(targets.returns, batch.old_values, torch.ones_like(targets.returns))
         rate = self.optimizer.param_groups[0]["lr"]
         return metrics | {
@@ -383,7 +386,10 @@ class Learner:
         return {name: part.state_dict() for name, part in parts.items()}
 
     def load_state_dict(self, state: dict) -> None:
-        "Go on from a saved state."
+        "Go on from a saved state, with the configured step size, betas, epsilon and weight decay."
+        wanted = [{k: v for k, v in g.items() if k != "params"} for g in self.optimizer.param_groups]
         self.optimizer.load_state_dict(state["optimizer"])
+        for group, options in zip(self.optimizer.param_groups, wanted):
+            group.update(options)
         self.kl.load_state_dict(state["kl"])
         self.governor.load_state_dict(state["governor"])

@@ -146,7 +146,7 @@ def count_parameters(model: nn.Module) -> ParameterCount:
         trainable += n * p.requires_grad
     return ParameterCount(trainable, total)
 
-# %% ../nbs/12_models.ipynb #674b0929
+# %% ../nbs/12_models.ipynb #c9bf4633
 class ValueHead(nn.Module):
     "A small network in float32 from a hidden state to one expected return."
 
@@ -169,9 +169,10 @@ class ValueHead(nn.Module):
         hidden: Tensor,  # [...,D] hidden states of last prompt tokens
     ) -> Tensor:  # [...] expected returns
         "Expected return of each position."
-        return self.outer(torch.tanh(self.inner(hidden.float()))).squeeze(-1)
+        with torch.autocast(hidden.device.type, enabled=False):
+            return self.outer(torch.tanh(self.inner(hidden.float()))).squeeze(-1)
 
-# %% ../nbs/12_models.ipynb #aad38bd2
+# %% ../nbs/12_models.ipynb #78ccf248
 class Policy(nn.Module):
     "A frozen language model with a trained adapter, a value head and its tokenizer."
 
@@ -182,8 +183,11 @@ class Policy(nn.Module):
         value_head: ValueHead,
         detach_value: bool = True,  # keep the critic's gradient out of the adapter
         recompute: bool = False,  # layers are computed again in the backward pass, to save memory
+        precision: torch.dtype | None = None,  # bfloat16 or float16 for mixed precision; None: as loaded
     ):
         super().__init__()
+        self.precision = precision
+        self.dropout = max((m.p for m in lm.modules() if isinstance(m, nn.Dropout)), default=0.0)
         self.lm, self.tokenizer, self.value_head = lm, tokenizer, value_head
         self.detach_value, self.recompute = detach_value, recompute
         inner = lm.get_base_model() if isinstance(lm, PeftModel) else lm
@@ -203,13 +207,15 @@ class Policy(nn.Module):
         cache=None,  # transformers' `DynamicCache` of what came before; it grows
     ) -> Tensor:  # [B,T,D] of the last layer
         "Run the transformer, not its vocabulary layer."
-        return self.to_hidden[0](
-            input_ids=input_ids,
-            position_ids=position_ids,
-            attention_mask=attention_mask,
-            past_key_values=cache,
-            use_cache=cache is not None,
-        ).last_hidden_state
+        mixed = self.precision is not None
+        with torch.autocast(self.device.type, self.precision or torch.bfloat16, enabled=mixed):
+            return self.to_hidden[0](
+                input_ids=input_ids,
+                position_ids=position_ids,
+                attention_mask=attention_mask,
+                past_key_values=cache,
+                use_cache=cache is not None,
+            ).last_hidden_state
 
     def logits(self, hidden: Tensor) -> Tensor:  # [...,D] -> [...,V] in float32
         "The vocabulary layer at chosen positions."
@@ -247,7 +253,7 @@ def check_split(policy: Policy) -> None:
             f"model.model_name: {name} changes its logits after the vocabulary layer; choose another model"
         )
 
-# %% ../nbs/12_models.ipynb #fd3195c8
+# %% ../nbs/12_models.ipynb #8c68c9a9
 def make_policy(
     model: nn.Module,  # a frozen causal language model, from `load_base`
     tokenizer,  # its tokenizer
@@ -257,18 +263,19 @@ def make_policy(
     target_modules: tuple[str, ...] = PROJECTIONS,  # what LoRA adapts
     gradient_checkpointing: bool = False,  # recompute layers in the backward pass to save memory
     detach_value: bool = True,  # keep the critic's gradient out of the adapter
+    precision: torch.dtype | None = None,  # bfloat16 or float16 for mixed precision; None: as loaded
     seed: int = 0,  # of the adapter's and the value head's random start
 ) -> Policy:
     "Adapt a base model for training."
     lm = add_lora(model, r, alpha, dropout, target_modules, seed)
     head = ValueHead(model.config.get_text_config().hidden_size, seed=seed + 1).to(lm.device)
-    policy = Policy(lm, tokenizer, head, detach_value, gradient_checkpointing).eval()
+    policy = Policy(lm, tokenizer, head, detach_value, gradient_checkpointing, precision).eval()
     check_split(policy)
     if gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     return policy
 
-# %% ../nbs/12_models.ipynb #088fea27
+# %% ../nbs/12_models.ipynb #4bb9ae3c
 def load_policy(
     name: str = TINY,  # "tiny", a folder, or a name on a hub
     dtype: str = "auto",  # of the frozen weights
@@ -281,6 +288,7 @@ def load_policy(
     target_modules: tuple[str, ...] = PROJECTIONS,  # what LoRA adapts
     gradient_checkpointing: bool = False,  # recompute layers in the backward pass to save memory
     detach_value: bool = True,  # keep the critic's gradient out of the adapter
+    precision: torch.dtype | None = None,  # bfloat16 or float16 for mixed precision; None: as loaded
     seed: int = 0,  # of the adapter's and the value head's random start
 ) -> Policy:
     "Load a base model and its tokenizer and make a policy of them."
@@ -290,7 +298,16 @@ def load_policy(
     if tokenizer.chat_template is None:
         raise ValueError(f"model.model_name: {name} has no chat template; choose an instruction-tuned model")
     return make_policy(
-        model, tokenizer, r, alpha, dropout, target_modules, gradient_checkpointing, detach_value, seed
+        model,
+        tokenizer,
+        r,
+        alpha,
+        dropout,
+        target_modules,
+        gradient_checkpointing,
+        detach_value,
+        precision,
+        seed,
     )
 
 # %% ../nbs/12_models.ipynb #42da73e7
@@ -351,14 +368,14 @@ class WeightAverage:
         "Go on from a saved state."
         self.decay, self.steps, self.sums = state["decay"], state["steps"], dict(state["sums"])
 
-# %% ../nbs/12_models.ipynb #be67fe4c
+# %% ../nbs/12_models.ipynb #49c83483
 def save_policy(
     policy: Policy,
     folder: str | Path,  # gets `model/` and `value_head.safetensors`
 ) -> None:
     "Write the adapter in peft's format and the value head beside it."
     folder = Path(folder)
-    policy.lm.save_pretrained(folder / "model")
+    policy.lm.save_pretrained(folder / "model", save_embedding_layers=False)
     if policy.tokenizer is not None:
         policy.tokenizer.save_pretrained(folder / "model")
     save_file(policy.value_head.state_dict(), folder / "value_head.safetensors")

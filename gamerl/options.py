@@ -155,7 +155,7 @@ class ModelConfig(Section):
         "bfloat16", "number format of the arithmetic on 4-bit weights", "bnb_4bit_compute_dtype"
     )
     gradient_checkpointing: bool = option(True, "recompute activations in the backward pass to save memory")
-    attn_implementation: Literal["sdpa", "eager", "flash_attention_2"] = option(
+    attn_implementation: Literal["sdpa", "eager"] = option(
         "sdpa", "attention kernel of transformers"
     )
     max_prompt_length: int = option(2048, "tokens; a longer prompt is an error, never cut", ge=16)
@@ -244,6 +244,12 @@ class PPOConfig(Section):
     ema_decay: float = option(0.0, "keep a moving average of the adapter; 0: none", ge=0, lt=1)
     snapshot_every: int = option(0, "steps between the snapshots that join the pool; 0: none", ge=0)
     pool_size: int = option(20, "snapshots kept", ge=1)
+
+    @model_validator(mode="after")
+    def _kl_has_a_gradient(self):
+        if (self.kl_kind, self.kl_in) == ("k1", "loss"):
+            raise ValueError("kl_kind: k1 is not allowed in the loss, where it changes nothing; use full, k2 or k3")
+        return self
 
 # %% ../nbs/20a_options.ipynb #a085f9d6
 def check_task(

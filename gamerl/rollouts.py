@@ -4,10 +4,12 @@
 
 # %% auto #0
 __all__ = ['REWARDS', 'Player', 'UniformPlayer', 'Answer', 'ModelPlayer', 'Written', 'FreePlayer', 'Decision', 'PlayedGame',
-           'Table', 'play_games', 'replies', 'replies_of', 'Batch', 'Sample', 'sample_of', 'Rows', 'make_batch']
+           'Table', 'play_games', 'own_words', 'replies', 'replies_of', 'Batch', 'Sample', 'sample_of', 'Rows',
+           'make_batch']
 
-# %% ../nbs/20_rollouts.ipynb #09c77f87
+# %% ../nbs/20_rollouts.ipynb #bf91719a
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -146,7 +148,7 @@ class FreePlayer(ModelPlayer):
             written += map(Written, texts, queries, made)
         return written
 
-# %% ../nbs/20_rollouts.ipynb #69e7af94
+# %% ../nbs/20_rollouts.ipynb #5cf36b03
 @dataclass(frozen=True)
 class Decision:
     "One reply of the learner, or of its past."
@@ -154,6 +156,7 @@ class Decision:
     observation: Observation
     reply: int | Written  # which of `observation.legal` was played, in their order, or the text
     past: bool = False  # whether a snapshot decided
+    unreadable: bool = False  # whether no legal move was found in the text
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,7 @@ class PlayedGame:
     episode: Episode
     decisions: tuple[Decision, ...]
 
-# %% ../nbs/20_rollouts.ipynb #682fdb9a
+# %% ../nbs/20_rollouts.ipynb #9b7461ab
 @dataclass
 class Table:
     "One game that is being played."
@@ -184,25 +187,26 @@ class Table:
     def decide(self, reply: int | Written) -> None:
         "Give a reply and play on to the next decision."
         past = self.env.is_past(self.observation.player)
-        self.decisions.append(Decision(self.observation, reply, past))
-        free = isinstance(reply, Written)
-        step = self.env.step(reply.text if free else list(self.observation.legal)[reply])
+        asked, free = self.observation, isinstance(reply, Written)
+        step = self.env.step(reply.text if free else list(asked.legal)[reply])
+        self.decisions.append(Decision(asked, reply, past, step.error is not None))
         self.observation = step.observation
         if step.terminated or step.truncated:
             self.played = PlayedGame(self.env.episode, tuple(self.decisions))
 
-# %% ../nbs/20_rollouts.ipynb #e7bfb8c7
+# %% ../nbs/20_rollouts.ipynb #11873412
 def play_games(
     tasks: Sequence[Task],
     player: Player,  # decides for the learner
     past: Callable[[Task], Player] | None = None,  # who decides for the snapshot seats of a task
     make_env: Callable[[], GameEnv] = GameEnv,  # with its options
     threads: int = 1,  # in which searching opponents think
-    salt: str = "moves",  # names the draws: another word, other moves in the same deal
+    salt: str | Sequence[str] = "moves",  # names the draws: another word, other moves; or one for each game
     progress: Callable[[int], None] | None = None,  # told how many games are over
 ) -> list[PlayedGame]:  # in the order of the tasks
     "Play all games to their end."
-    tables = [Table(task, make_env(), task.rng(salt)) for task in tasks]
+    words = own_words(tasks, salt) if isinstance(salt, str) else salt
+    tables = [Table(task, make_env(), task.rng(word)) for task, word in zip(tasks, words)]
     with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
         run = pool.map if pool and any(searches(task.opponent) for task in tasks) else map
         list(run(Table.start, tables))
@@ -211,6 +215,16 @@ def play_games(
             if progress:
                 progress(sum(table.played is not None for table in tables))
     return [table.played for table in tables]
+
+
+def own_words(tasks: Sequence[Task], salt: str) -> list[str]:
+    "A word for the draws of each game; a task that is played twice gets another the second time."
+    seen: Counter[Task] = Counter()
+    words = []
+    for task in tasks:
+        words.append(f"{salt} again {seen[task]}" if seen[task] else salt)
+        seen[task] += 1
+    return words
 
 
 def replies(
@@ -294,7 +308,7 @@ class Batch:
         rewards[torch.arange(len(mask)), last] = self.rewards
         return rewards
 
-# %% ../nbs/20_rollouts.ipynb #36804ba4
+# %% ../nbs/20_rollouts.ipynb #c300ecdb
 REWARDS = {
     "score": lambda score: 2 * score - 1,  # the score, stretched to -1 .. 1
     "win": lambda score: float(score > 0.5) - float(score < 0.5),  # 1, 0 or -1
@@ -344,7 +358,7 @@ class Rows:
             self.samples += found
             self.places += [(seat, row, time) for time in range(len(found))]
             paid = 0.0 if game.episode.truncated else reward(game.episode.scores[seat])
-            self.rewards.append(paid - penalty * game.episode.invalid_replies)
+            self.rewards.append(paid - penalty * sum(d.unreadable for d in decisions))
             self.bootstrap.append(self.expected(game, player, seat, found[-1].value))
 
     @staticmethod

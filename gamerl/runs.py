@@ -59,7 +59,7 @@ def judge(policy: Policy, config: Config) -> Report:
     ]
     return sum(reports[1:], reports[0])
 
-# %% ../nbs/26_runs.ipynb #91a8283d
+# %% ../nbs/26_runs.ipynb #5e2d50ba
 class Exploitability:
     "NashConv of the policies that a self-play run has to offer."
 
@@ -89,6 +89,11 @@ class Exploitability:
             found["nash_conv_mixture"] = nash_conv(self.game, mixture(self.game, self.snapshots()))
         return found
 
+    def line(self) -> str:
+        "What there is now, in words."
+        words = {"nash_conv": "last", "nash_conv_average": "average", "nash_conv_mixture": "mixture"}
+        return f"{self.game} NashConv: " + ", ".join(f"{words[k]} {v:.3f}" for k, v in self.measure().items())
+
 # %% ../nbs/26_runs.ipynb #97757587
 def flat(config: Config) -> dict[str, int | float | str | bool]:
     "Every option under its full name, as a number or a text."
@@ -96,17 +101,17 @@ def flat(config: Config) -> dict[str, int | float | str | bool]:
     options = {f"{section}.{name}": v for section, values in sections.items() for name, v in values.items()}
     return {name: v if isinstance(v, (int, float, str)) else json.dumps(v) for name, v in options.items()}
 
-# %% ../nbs/26_runs.ipynb #ecdfc734
+# %% ../nbs/26_runs.ipynb #572f5ffe
 def set_aside(folder: Path, console: Console) -> Path | None:  # where the earlier run is now
     "Rename the folder of an earlier run, if there is one."
-    if not (list_checkpoints(folder) or (folder / "final").exists()):
+    if not (list_checkpoints(folder) or (folder / "final").exists() or (folder / "metrics.jsonl").exists()):
         return None
     free = next(p for n in count(1) if not (p := folder.with_name(f"{folder.name}-earlier-{n}")).exists())
     folder.rename(free)
     console.print(f"an earlier run was moved to {free}", highlight=False, soft_wrap=True)
     return free
 
-# %% ../nbs/26_runs.ipynb #6cb9efdd
+# %% ../nbs/26_runs.ipynb #fa55d59b
 def start(config: Config, resume_from: str | Path | None, console: Console) -> PPOTrainer:
     "A trainer at its first step, or where a checkpoint left off."
     if config.run.num_threads:
@@ -118,8 +123,10 @@ def start(config: Config, resume_from: str | Path | None, console: Console) -> P
     trainer.accelerator.init_trackers(config.run.run_name or Path(config.run.output_dir).name, flat(config))
     if resume_from:
         console.print(f"continuing from {restore(trainer, resume_from)}", highlight=False, soft_wrap=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(config.to_json())
+    if trainer.accelerator.is_main_process:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text(config.to_json())
+    trainer.accelerator.wait_for_everyone()
     return trainer
 
 
@@ -145,11 +152,10 @@ def last_report(trainer: PPOTrainer, before: Report | None, console: Console) ->
     console.print((compare(before, after) if before else after).table())
     if before:
         plot_report(before, after, path=folder / "report.png")
-    plot_run(folder, path=folder / "run.png")
     console.print(f"pictures: {folder / 'run.png'}", highlight=False, soft_wrap=True)
     return after
 
-# %% ../nbs/26_runs.ipynb #ef1e225f
+# %% ../nbs/26_runs.ipynb #19bea970
 def train(
     config: Config,
     resume_from: str | Path | None = None,  # a checkpoint, or a run's folder for its latest
@@ -173,20 +179,30 @@ def train(
     final = run(trainer, console, measure)
     if judged:
         last_report(trainer, before, console)
+    if main:
+        for meter in meters.values():
+            console.print(meter.line(), highlight=False)
+        plot_run(config.run.output_dir, path=Path(config.run.output_dir) / "run.png")
+        console.print(f"picture: {config.run.output_dir}/run.png", highlight=False, soft_wrap=True)
     trainer.accelerator.end_training()
     console.print(f"the trained model: {final}", highlight=False, soft_wrap=True)
     return final
 
-# %% ../nbs/26_runs.ipynb #7a58c0e7
+# %% ../nbs/26_runs.ipynb #285528a7
 def load_checkpoint(
     path: str | Path,  # a checkpoint, or a run's folder for its latest
     device: str | None = None,  # None: the run's own
+    weights: str = "last",  # "last", or "average" for the averaged adapter of a run that keeps one
 ) -> tuple[Policy, Config]:
     "The policy of a checkpoint, ready to play."
     folder = find_checkpoint(path)
+    if weights not in ("last", "average"):
+        raise ValueError(f"weights: {weights!r} is not allowed; it must be last or average")
+    if weights == "average" and not (folder / "average").is_dir():
+        raise ValueError(f"weights: {folder} keeps no average; train with ppo.ema_decay above 0")
     config = load_config(folder / "config.json")
     policy = make_policy(config, device or config.run.device)
-    restore_policy(policy, folder)
+    restore_policy(policy, folder / "average" if weights == "average" else folder)
     return policy.eval(), config
 
 
@@ -197,9 +213,10 @@ def evaluate_checkpoint(
     num_episodes: int = 100,  # in each game
     seed: int = 0,  # which deals
     as_json: bool = False,  # print JSON instead of a table
+    weights: str = "last",  # "last" or "average"
 ) -> Report:
     "Let a trained model play matches; prints and returns the report."
-    policy, config = load_checkpoint(checkpoint)
+    policy, config = load_checkpoint(checkpoint, weights=weights)
     player = make_player(policy, config)
     threads = config.env.search_threads
     report = evaluate(player, games or judged_games(config), opponent, num_episodes, seed, threads)

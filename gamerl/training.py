@@ -7,19 +7,27 @@ __all__ = ['METRICS', 'mean', 'game_metrics', 'summary', 'make_curriculum', 'mak
            'Snapshot', 'PPOTrainer', 'trainer_state', 'save', 'restore', 'Stopped', 'stop_gently', 'step_line',
            'advance_lines', 'Log', 'progress_bar', 'is_over', 'run', 'report']
 
-# %% ../nbs/23_training.ipynb #84c753cd
+# %% ../nbs/23_training.ipynb #dd853346
 import json
+import os
 import random
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list, gather_object
+from accelerate.utils import (
+    GradientAccumulationPlugin,
+    InitProcessGroupKwargs,
+    broadcast_object_list,
+    gather_object,
+)
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
@@ -37,17 +45,18 @@ from gamerl.models import (
     quantization,
     restore_policy,
     save_policy,
+    using,
 )
-from .rollouts import REWARDS, FreePlayer, ModelPlayer, PlayedGame, make_batch, play_games
+from .rollouts import REWARDS, FreePlayer, ModelPlayer, PlayedGame, make_batch, own_words, play_games
 from .sampling import Encoder
 from .tasks import Task
 
-# %% ../nbs/23_training.ipynb #c9321b16
+# %% ../nbs/23_training.ipynb #31aa8b50
 METRICS = {
     "step": "steps done: batches of games played and learned from",
     "episodes": "games played since the start, by all processes",
     "stage": "number of the curriculum's stage, from 1",
-    "reward": "mean reward of the step's rows, -1 to 1 (the score, stretched)",
+    "reward": "mean reward of the learner's seat, -1 to 1 (the score, stretched; without penalties)",
     "score": "mean score of the learner's seat, 0 to 1",
     "success_rate": "share of games with a score above 0.5, this step",
     "window_success": "success rate in the curriculum's window; what the threshold is compared with",
@@ -116,7 +125,7 @@ def summary(game: PlayedGame, reward: float) -> dict:
         "game_length": sum(not d.past for d in game.decisions),
     }
 
-# %% ../nbs/23_training.ipynb #d8401068
+# %% ../nbs/23_training.ipynb #1a1d1550
 def make_curriculum(config: Config) -> Curriculum:
     "The curriculum of a configuration."
     options = config.curriculum
@@ -148,6 +157,7 @@ def make_policy(config: Config, device: torch.device | str = "auto") -> Policy:
         target_modules=lora.target_modules,
         gradient_checkpointing=model.gradient_checkpointing,
         detach_value=config.ppo.detach_value,
+        precision={"no": None, "bf16": torch.bfloat16, "fp16": torch.float16}[config.run.mixed_precision],
         seed=config.run.seed,
     )
 
@@ -171,14 +181,23 @@ def make_player(
 def make_accelerator(config: Config) -> Accelerator:
     "Device, precision, processes and trackers of a configuration."
     run = config.run
+    kind = run.device.partition(":")[0]
+    if kind not in ("auto", "cpu") and not torch.get_device_module(kind).is_available():
+        raise ValueError(f"run.device: {run.device!r} is not there; this machine has no {kind}")
+    if ":" in run.device:
+        os.environ["ACCELERATE_TORCH_DEVICE"] = run.device
     return Accelerator(
         cpu=run.device == "cpu",
         mixed_precision=run.mixed_precision,
+        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),  # the learner accumulates
         log_with=list(run.report_to) or None,
         project_dir=run.output_dir,
+        kwargs_handlers=[
+            InitProcessGroupKwargs(timeout=timedelta(days=1))
+        ],  # the others wait while one judges
     )
 
-# %% ../nbs/23_training.ipynb #ea8fd028
+# %% ../nbs/23_training.ipynb #b9b67b7a
 @dataclass(frozen=True)
 class Snapshot:
     "The adapter as it was after some step."
@@ -218,7 +237,8 @@ class PPOTrainer:
         batch = make_batch(games, player, self.config.env.reward, self.config.env.invalid_penalty)
         played = time.perf_counter()
         rank = self.accelerator.process_index
-        metrics = self.learner.learn(batch, now, self.rng(f"minibatches {rank}"))
+        empty = min(gather_object([len(batch)])) == 0  # some process met no decision: nothing to agree on
+        metrics = {} if empty else self.learner.learn(batch, now, self.rng(f"minibatches {rank}"))
         advances, seen = self.remember(games)
         self.keep_weights()
         finished = time.perf_counter()
@@ -243,16 +263,16 @@ class PPOTrainer:
         size, rank = self.config.ppo.batch_size, self.accelerator.process_index
         rng = self.rng("tasks")
         tasks = [self.curriculum.sample(rng) for _ in range(size * self.accelerator.num_processes)]
-        env = self.config.env
-        with self.accelerator.autocast():
-            return play_games(
-                tasks[rank * size : (rank + 1) * size],
-                player,
-                past=self.past_players(player),
-                make_env=lambda: GameEnv(env.max_retries, env.max_turns, env.invalid_penalty),
-                threads=env.search_threads,
-                salt=f"moves {self.config.run.seed} {self.steps}",
-            )
+        words = own_words(tasks, f"moves {self.config.run.seed} {self.steps}")
+        env, share = self.config.env, slice(rank * size, (rank + 1) * size)
+        return play_games(
+            tasks[share],
+            player,
+            past=self.past_players(player),
+            make_env=lambda: GameEnv(env.max_retries, env.max_turns, env.invalid_penalty),
+            threads=env.search_threads,
+            salt=words[share],
+        )
 
     def past_players(self, player: ModelPlayer) -> Callable[[Task], ModelPlayer]:
         "Who sits on a snapshot's seat: one of the pool, or the present policy while it is empty."
@@ -277,17 +297,21 @@ class PPOTrainer:
             "failures": len(self.curriculum.failures),
         }
 
+    def weights(self) -> dict[str, Tensor]:
+        "A copy of the adapter in ordinary memory."
+        return {name: w.cpu() for name, w in adapter_weights(self.policy).items()}
+
     def keep_weights(self) -> None:
         "Count the step; feed the average and the pool."
         self.steps += 1
         every = self.config.ppo.snapshot_every
         if self.average:
-            self.average.update(adapter_weights(self.policy))
+            self.average.update(self.weights())
         if every and self.steps % every == 0:
-            self.pool.append(Snapshot(self.steps, adapter_weights(self.policy)))
+            self.pool.append(Snapshot(self.steps, self.weights()))
             self.pool = self.pool[-self.config.ppo.pool_size :]
 
-# %% ../nbs/23_training.ipynb #59e022ba
+# %% ../nbs/23_training.ipynb #2557140b
 def trainer_state(trainer: PPOTrainer) -> dict:
     "Everything that changes in a run, besides the policy."
     return {
@@ -309,6 +333,9 @@ def save(
 
     def write(folder: Path) -> None:
         save_policy(trainer.policy, folder)
+        if trainer.average and trainer.average.steps:
+            with using(trainer.policy, trainer.average.weights()):
+                save_policy(trainer.policy, folder / "average")
         torch.save(trainer_state(trainer), folder / "state.pt")
         (folder / "state.json").write_text(json.dumps({"step": trainer.steps}))
         (folder / "config.json").write_text(trainer.config.to_json())
@@ -334,7 +361,7 @@ def restore(
     trainer.pool = [Snapshot(s["step"], s["weights"]) for s in state["pool"]]
     return folder
 
-# %% ../nbs/23_training.ipynb #90d43cfd
+# %% ../nbs/23_training.ipynb #c13543a7
 class Stopped(KeyboardInterrupt):
     "The run was stopped by Ctrl-C, after saving."
 
@@ -343,6 +370,9 @@ class Stopped(KeyboardInterrupt):
 def stop_gently() -> Iterator[Callable[[], bool]]:
     "Turn the first Ctrl-C into a wish that can be asked for; the second one interrupts."
     pressed = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
 
     def on_signal(number, frame):
         if pressed:
