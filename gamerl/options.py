@@ -155,9 +155,7 @@ class ModelConfig(Section):
         "bfloat16", "number format of the arithmetic on 4-bit weights", "bnb_4bit_compute_dtype"
     )
     gradient_checkpointing: bool = option(True, "recompute activations in the backward pass to save memory")
-    attn_implementation: Literal["sdpa", "eager"] = option(
-        "sdpa", "attention kernel of transformers"
-    )
+    attn_implementation: Literal["sdpa", "eager"] = option("sdpa", "attention kernel of transformers")
     max_prompt_length: int = option(2048, "tokens; a longer prompt is an error, never cut", ge=16)
     mode: Literal["exact", "free"] = option(
         "exact", "`exact`: draw from the legal replies only; `free`: let the model write, then read its reply"
@@ -248,7 +246,9 @@ class PPOConfig(Section):
     @model_validator(mode="after")
     def _kl_has_a_gradient(self):
         if (self.kl_kind, self.kl_in) == ("k1", "loss"):
-            raise ValueError("kl_kind: k1 is not allowed in the loss, where it changes nothing; use full, k2 or k3")
+            raise ValueError(
+                "kl_kind: k1 is not allowed in the loss, where it changes nothing; use full, k2 or k3"
+            )
         return self
 
 # %% ../nbs/20a_options.ipynb #a085f9d6
