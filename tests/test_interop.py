@@ -29,6 +29,7 @@ from gamerl.rollouts import ModelPlayer, make_batch, play_games
 from gamerl.runs import load_checkpoint
 from gamerl.sampling import Encoder, score
 from gamerl.tasks import Task, load_game
+from gamerl.tiny import VOCABULARY
 
 torch.set_num_threads(1)
 
@@ -94,7 +95,7 @@ def test_plain_transformers_and_peft_read_a_checkpoint(finished):
 def test_the_adapter_knows_its_base(finished):
     "peft alone finds the base that the adapter belongs to."
     model = AutoPeftModelForCausalLM.from_pretrained(finished[0] / "final" / "model")
-    assert model.peft_config["default"].r == 16 and model.config.vocab_size == 896
+    assert model.peft_config["default"].r == 16 and model.config.vocab_size == VOCABULARY
 
 
 # Qwen's: words, single digits, punctuation, line ends.
