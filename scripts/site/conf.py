@@ -20,7 +20,7 @@ extensions = ["myst_nb", "sphinx_copybutton"]
 suppress_warnings = ["myst.header"]  # a long remark is an H4 under its H2
 
 nb_execution_mode = "off"  # the outputs that the notebooks keep are shown
-nb_render_markdown_format = 'gfm'
+nb_render_markdown_format = "gfm"
 nb_code_prompt_show, nb_code_prompt_hide = "Source", "Hide source"
 nb_ipywidgets_js = {}  # its default is a CDN
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "attrs_block"]
