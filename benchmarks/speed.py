@@ -47,7 +47,7 @@ from gamerl.models import Policy, load_policy
 from gamerl.options import PPOConfig
 from gamerl.prompts import parse_reply
 from gamerl.rollouts import ModelPlayer, make_batch, play_games
-from gamerl.sampling import Encoder, Query
+from gamerl.sampling import Encoder, Question
 from gamerl.tasks import Task
 
 
@@ -206,26 +206,28 @@ class Chunk:
     token: torch.Tensor  # [n] first token of the reply
 
 
-def chunked(queries: list[Query], size: int) -> Iterator[list[int]]:
+def chunked(questions: list[Question], size: int) -> Iterator[list[int]]:
     "Numbers of prompts to be computed together, nearest in length, of one prefix."
     groups: dict[tuple[int, ...], list[int]] = {}
-    for u in sorted(range(len(queries)), key=lambda u: len(queries[u].suffix)):
-        groups.setdefault(queries[u].prefix, []).append(u)
+    for u in sorted(range(len(questions)), key=lambda u: len(questions[u].suffix)):
+        groups.setdefault(questions[u].prefix, []).append(u)
     for group in groups.values():
         yield from (group[n : n + size] for n in range(0, len(group), size))
 
 
 def make_chunk(batch, members: list[int]) -> Chunk:
     "Tensors of some prompts."
-    queries = [batch.queries[u] for u in members]
-    width = max(len(query.suffix) for query in queries)
+    questions = [batch.questions[u] for u in members]
+    width = max(len(question.suffix) for question in questions)
     taken, row = batch.answered(members)
     return Chunk(
-        prefix=torch.tensor([queries[0].prefix], dtype=torch.long),
-        suffix=torch.tensor([query.suffix + (0,) * (width - len(query.suffix)) for query in queries]),
-        last=torch.tensor([len(query.suffix) - 1 for query in queries]),
+        prefix=torch.tensor([questions[0].prefix], dtype=torch.long),
+        suffix=torch.tensor(
+            [question.suffix + (0,) * (width - len(question.suffix)) for question in questions]
+        ),
+        last=torch.tensor([len(question.suffix) - 1 for question in questions]),
         row=row,
-        token=torch.tensor([queries[r].replies[c][0] for r, c in zip(row, batch.choice[taken])]),
+        token=torch.tensor([questions[r].replies[c][0] for r, c in zip(row, batch.choice[taken])]),
     )
 
 
@@ -236,7 +238,7 @@ class Bare:
         model = policy.lm.get_base_model()
         self.decoder, self.vocabulary = model.get_decoder(), model.get_output_embeddings()
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.chunks = [make_chunk(batch, members) for members in chunked(batch.queries, size)]
+        self.chunks = [make_chunk(batch, members) for members in chunked(batch.questions, size)]
         self.samples, self.epochs = len(batch), epochs
 
     def __call__(self) -> int:
@@ -287,7 +289,9 @@ def compare_learning(policy: Policy, case: Case, games: int, rounds: int, second
     bare = Bare(policy, batch, ppo.mini_batch_size, ppo.ppo_epochs)
     ours, theirs = take_turns(learning(policy, ppo, batch), bare, rounds, seconds)
     ratios = [a / b for a, b in zip(ours, theirs)]
-    note = f"{len(batch):,} decisions, {len(batch.queries):,} distinct prompts, {ppo.mini_batch_size} at once"
+    note = (
+        f"{len(batch):,} decisions, {len(batch.questions):,} distinct prompts, {ppo.mini_batch_size} at once"
+    )
     return Row("learning", case.game, games, median(ours), median(theirs), ratios, case.learning_target, note)
 
 

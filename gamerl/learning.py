@@ -45,9 +45,9 @@ class Targets:
     ref_table: Tensor | None = None  # [U,M] log-probabilities of the reference, if the KL is charged
     ref_tokens: list[list[float]] | None = None  # in free text: of each reply's tokens
 
-    def reference(self, questions: list[int], width: int) -> Tensor | None:  # [u,width]
+    def reference(self, chosen: list[int], width: int) -> Tensor | None:  # [u,width]
         "The reference's log-probabilities of some questions, as wide as these need."
-        return None if self.ref_table is None else self.ref_table[questions, :width]
+        return None if self.ref_table is None else self.ref_table[chosen, :width]
 
 
 def whiten_together(
@@ -139,7 +139,7 @@ def token_losses(
 ) -> dict[str, Tensor]:  # [n] each: the loss and its parts
     "The loss of every decision in a minibatch of free text."
     made = [batch.completions[i] for i in members.tolist()]
-    prompts = [(q := batch.queries[i]).prefix + q.suffix for i in batch.question[members].tolist()]
+    prompts = [(q := batch.questions[i]).prefix + q.suffix for i in batch.asked[members].tolist()]
     logprobs, entropies, values = completion_scores(policy, prompts, [c.tokens for c in made], temperature)
     old = ragged([c.logprobs for c in made], logprobs)
     mask = ragged([(1.0,) * len(c.tokens) for c in made], logprobs)
@@ -260,12 +260,12 @@ class Learner:
         batch = batch.to(self.policy.device)
         if self.policy.dropout:  # torch draws it from its one generator
             torch.manual_seed(rng.getrandbits(63))
-        targets, steps = self.targets(batch), self.agreed_steps(len(batch.queries))
+        targets, steps = self.targets(batch), self.agreed_steps(len(batch.questions))
         share = self.everywhere(len(batch)) / steps
         for group in self.optimizer.param_groups:
             group["lr"] = group["full_lr"] * now.rate * self.governor.scale
         means, lengths, moved = Means(), [], 0.0
-        for groups in self.minibatches(len(batch.queries), steps, rng):
+        for groups in self.minibatches(len(batch.questions), steps, rng):
             part, length = self.improve(batch, targets, groups, now, share)
             means.merge(part)
             lengths.append(length)
@@ -287,8 +287,8 @@ class Learner:
                     reference = torch.tensor([sum(row) for row in ref_tokens], device=self.policy.device)
                 else:
                     rows = max(ppo.mini_batch_size, ppo.rollout_rows)
-                    ref_table = score(self.policy, batch.queries, ppo.temperature, rows).table
-                    reference = ref_table[batch.question, batch.choice]
+                    ref_table = score(self.policy, batch.questions, ppo.temperature, rows).table
+                    reference = ref_table[batch.asked, batch.choice]
             if ppo.kl_in == "reward":
                 charge = self.kl.coef * (batch.old_logprobs - reference)
         rank = self.accelerator.process_index
@@ -299,7 +299,7 @@ class Learner:
         "Log-probabilities of the tokens of free text under the reference, a few replies at a time."
         rows, size = [], self.ppo.mini_batch_size
         for n in range(0, len(batch), size):
-            prompts = [q.prefix + q.suffix for q in batch.queries[n : n + size]]
+            prompts = [q.prefix + q.suffix for q in batch.questions[n : n + size]]
             tokens = [c.tokens for c in batch.completions[n : n + size]]
             logprobs, _, _ = completion_scores(self.policy, prompts, tokens, self.ppo.temperature)
             rows += [row[: len(t)] for row, t in zip(logprobs.tolist(), tokens)]
@@ -327,23 +327,23 @@ class Learner:
         weights = Weights(
             ppo.clip_range, ppo.value_clip_range, ppo.vf_coef, now.entropy_coef, kl, ppo.kl_kind
         )
-        for questions in groups:
-            losses = self.losses(batch, targets, questions, weights)
+        for chosen in groups:
+            losses = self.losses(batch, targets, chosen, weights)
             self.accelerator.backward(losses["loss"].sum() / share)
             part.add(losses)
         self.policy.eval()
         return part, self.descend()
 
     def losses(
-        self, batch: Batch, targets: Targets, questions: list[int], weights: Weights
+        self, batch: Batch, targets: Targets, chosen: list[int], weights: Weights
     ) -> dict[str, Tensor]:
         "The losses of all decisions that answered some questions."
-        ppo, (members, row) = self.ppo, batch.answered(questions)
+        ppo, (members, row) = self.ppo, batch.answered(chosen)
         if batch.completions:
             return token_losses(self.policy, batch, targets, members, weights, ppo.temperature)
-        queries = [batch.queries[u] for u in questions]
-        scores = score(self.policy, queries, ppo.temperature, ppo.mini_batch_size)
-        reference = targets.reference(questions, scores.table.shape[1])
+        questions = [batch.questions[u] for u in chosen]
+        scores = score(self.policy, questions, ppo.temperature, ppo.mini_batch_size)
+        reference = targets.reference(chosen, scores.table.shape[1])
         return decision_losses(scores, batch, targets, members, row, reference, weights)
 
     def descend(self) -> float:  # length of the gradient

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['TINY', 'PROJECTIONS', 'model_path', 'quantization', 'pick_device', 'load_base', 'without_dropout',
            'without_repacking', 'add_lora', 'ParameterCount', 'count_parameters', 'ValueHead', 'Policy', 'check_split',
-           'make_policy', 'load_policy', 'adapter_parameters', 'adapter_weights', 'set_adapter', 'using',
+           'new_policy', 'load_policy', 'adapter_parameters', 'adapter_weights', 'set_adapter', 'using',
            'WeightAverage', 'save_policy', 'restore_policy']
 
 # %% ../nbs/12_models.ipynb #b9b039b8
@@ -254,7 +254,7 @@ def check_split(policy: Policy) -> None:
         )
 
 # %% ../nbs/12_models.ipynb #8c68c9a9
-def make_policy(
+def new_policy(
     model: nn.Module,  # a frozen causal language model, from `load_base`
     tokenizer,  # its tokenizer
     r: int = 16,  # LoRA rank
@@ -297,7 +297,7 @@ def load_policy(
     tokenizer = AutoTokenizer.from_pretrained(model_path(name))
     if tokenizer.chat_template is None:
         raise ValueError(f"model.model_name: {name} has no chat template; choose an instruction-tuned model")
-    return make_policy(
+    return new_policy(
         model,
         tokenizer,
         r,

@@ -25,7 +25,7 @@ from .models import Policy, using
 from .opponents import searches
 from .ppo import mix_uniform
 from .prompts import Observation, reply_text
-from .sampling import Completion, Encoder, Prefix, Query, draw, generate, score
+from .sampling import Completion, Encoder, Prefix, Question, draw, generate, score
 from .tasks import Task
 
 # %% ../nbs/20_rollouts.ipynb #5dfe36fd
@@ -52,7 +52,7 @@ class UniformPlayer:
 class Answer:
     "What the policy said to one question."
 
-    query: Query
+    question: Question
     logprobs: np.ndarray  # [M] of the moves as they are played
     probs: np.ndarray  # [M] the same as probabilities
     value: float  # what the critic expects
@@ -77,7 +77,7 @@ class ModelPlayer:
     def forget(self) -> None:
         "Drop all answers: the weights have changed."
         self.seen: dict[Observation, Answer] = {}
-        self.known: dict[Query, Answer] = {}
+        self.known: dict[Question, Answer] = {}
         self.prefixes: dict[tuple[int, ...], Prefix] = {}
 
     def weighted(self) -> AbstractContextManager:
@@ -86,28 +86,28 @@ class ModelPlayer:
 
     def answers(self, observations: Sequence[Observation]) -> list[Answer]:
         "What the policy says to each observation."
-        fresh = {o: self.query(o) for o in dict.fromkeys(observations) if o not in self.seen}
-        unknown = [query for query in dict.fromkeys(fresh.values()) if query not in self.known]
+        fresh = {o: self.question(o) for o in dict.fromkeys(observations) if o not in self.seen}
+        unknown = [question for question in dict.fromkeys(fresh.values()) if question not in self.known]
         if unknown:
             self.known.update(zip(unknown, self.ask(unknown)))
-        self.seen.update((o, self.known[query]) for o, query in fresh.items())
+        self.seen.update((o, self.known[question]) for o, question in fresh.items())
         return [self.seen[o] for o in observations]
 
-    def query(self, observation: Observation) -> Query:
+    def question(self, observation: Observation) -> Question:
         "The observation as token ids."
         return self.encode(observation.messages, tuple(map(reply_text, observation.legal)))
 
     @torch.no_grad()
-    def ask(self, queries: Sequence[Query]) -> list[Answer]:
+    def ask(self, questions: Sequence[Question]) -> list[Answer]:
         "Run the policy."
         with self.weighted():
-            scores = score(self.policy, queries, self.temperature, self.rows, self.prefixes)
+            scores = score(self.policy, questions, self.temperature, self.rows, self.prefixes)
         table = mix_uniform(scores.table, scores.legal(), self.epsilon).cpu().double().numpy()
-        lines = [line[: len(query.replies)] for query, line in zip(queries, table)]
+        lines = [line[: len(question.replies)] for question, line in zip(questions, table)]
         probs = [np.exp(line) for line in lines]
         return [
-            Answer(query, line, p / p.sum(), value)
-            for query, line, p, value in zip(queries, lines, probs, scores.values.tolist())
+            Answer(question, line, p / p.sum(), value)
+            for question, line, p, value in zip(questions, lines, probs, scores.values.tolist())
         ]
 
     def probs(self, observations: Sequence[Observation]) -> list[np.ndarray]:
@@ -120,7 +120,7 @@ class Written:
     "A reply in free text."
 
     text: str  # what the environment reads
-    query: Query  # what was asked
+    question: Question  # what was asked
     completion: Completion  # the same reply as it was sampled
 
 
@@ -139,13 +139,13 @@ class FreePlayer(ModelPlayer):
         "Answer each observation in free text."
         written = []
         for n in range(0, len(observations), self.rows):
-            queries = [self.query(o) for o in observations[n : n + self.rows]]
-            prompts = [query.prefix + query.suffix for query in queries]
+            questions = [self.question(o) for o in observations[n : n + self.rows]]
+            prompts = [question.prefix + question.suffix for question in questions]
             uniforms = [iter(rng.random, None) for rng in rngs[n : n + self.rows]]
             with self.weighted():
                 made = generate(self.policy, prompts, uniforms, self.max_new_tokens, self.temperature)
             texts = self.policy.tokenizer.batch_decode([c.tokens for c in made], skip_special_tokens=True)
-            written += map(Written, texts, queries, made)
+            written += map(Written, texts, questions, made)
         return written
 
 # %% ../nbs/20_rollouts.ipynb #5cf36b03
@@ -257,8 +257,8 @@ def replies_of(player: Player, tables: Sequence[Table]) -> list[int | Written]:
 class Batch:
     "The learner's decisions of a step; N decisions, U distinct questions, B rows of at most T decisions."
 
-    queries: list[Query]  # U questions
-    question: Tensor  # [N] which question each decision answered
+    questions: list[Question]  # U questions
+    asked: Tensor  # [N] which question each decision answered
     choice: Tensor  # [N] which of its replies was played
     old_logprobs: Tensor  # [N] of the replies as they were played
     old_values: Tensor  # [N] what the critic expected
@@ -270,18 +270,18 @@ class Batch:
     completions: list[Completion] = field(default_factory=list)  # N in free text; then U = N
 
     def __len__(self) -> int:
-        return len(self.question)
+        return len(self.asked)
 
     def to(self, device: torch.device) -> "Batch":
         "The same batch on another device."
         moved = {name: x.to(device) for name, x in vars(self).items() if isinstance(x, Tensor)}
         return replace(self, **moved)
 
-    def answered(self, questions: Sequence[int]) -> tuple[Tensor, Tensor]:  # members [n], row [n]
+    def answered(self, chosen: Sequence[int]) -> tuple[Tensor, Tensor]:  # members [n], row [n]
         "The decisions that answered some questions, and which of these questions each answered."
-        place = self.question.new_full((len(self.queries),), -1)
-        place[list(questions)] = torch.arange(len(questions), device=place.device)
-        row = place[self.question]
+        place = self.asked.new_full((len(self.questions),), -1)
+        place[list(chosen)] = torch.arange(len(chosen), device=place.device)
+        row = place[self.asked]
         members = (row >= 0).nonzero()[:, 0]
         return members, row[members]
 
@@ -319,7 +319,7 @@ REWARDS = {
 class Sample:
     "A decision as PPO sees it."
 
-    query: Query
+    question: Question
     choice: int  # which reply was played; 0 in free text
     logprob: float  # of the reply when it was drawn
     value: float  # what the critic expected
@@ -330,10 +330,10 @@ def sample_of(decision: Decision, player: ModelPlayer) -> Sample:
     "What was asked, what was replied, how likely it was and what was expected."
     if isinstance(decision.reply, Written):
         made = decision.reply.completion
-        query = replace(decision.reply.query)  # a question of its own: its text is its own
-        return Sample(query, 0, sum(made.logprobs), made.value, made)
+        question = replace(decision.reply.question)  # a question of its own: its text is its own
+        return Sample(question, 0, sum(made.logprobs), made.value, made)
     answer = player.answers([decision.observation])[0]
-    return Sample(answer.query, decision.reply, answer.logprobs[decision.reply], answer.value)
+    return Sample(answer.question, decision.reply, answer.logprobs[decision.reply], answer.value)
 
 
 @dataclass
@@ -371,11 +371,11 @@ class Rows:
 
     def batch(self) -> Batch:
         "The rows as tensors."
-        number = {query: u for u, query in enumerate(dict.fromkeys(s.query for s in self.samples))}
+        number = {question: u for u, question in enumerate(dict.fromkeys(s.question for s in self.samples))}
         seat, row, time = torch.tensor(self.places, dtype=torch.long).view(-1, 3).unbind(1)
         return Batch(
-            queries=list(number),
-            question=torch.tensor([number[s.query] for s in self.samples], dtype=torch.long),
+            questions=list(number),
+            asked=torch.tensor([number[s.question] for s in self.samples], dtype=torch.long),
             choice=torch.tensor([s.choice for s in self.samples], dtype=torch.long),
             old_logprobs=torch.tensor([s.logprob for s in self.samples], dtype=torch.float32),
             old_values=torch.tensor([s.value for s in self.samples], dtype=torch.float32),

@@ -246,7 +246,7 @@ class PPOTrainer:
         return metrics | seen | {
             "step": self.steps,
             "decisions": len(batch),
-            "questions": len(batch.queries),
+            "questions": len(batch.questions),
             "entropy_coef": now.entropy_coef,
             "exploration": now.exploration,
             "time_rollout": played - started,

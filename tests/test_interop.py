@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from gamerl.environment import GameEnv
-from gamerl.models import adapter_parameters, load_base, load_policy, make_policy, model_path, quantization
+from gamerl.models import adapter_parameters, load_base, load_policy, model_path, new_policy, quantization
 from gamerl.ppo import ratio
 from gamerl.prompts import Observation, observe, reply_text
 from gamerl.rollouts import ModelPlayer, make_batch, play_games
@@ -140,7 +140,7 @@ def large(request, digits):
     with torch.random.fork_rng():
         torch.manual_seed(1)
         model = AutoModelForCausalLM.from_config(config).requires_grad_(False).eval()
-        policy = make_policy(model, digits, r=4)
+        policy = new_policy(model, digits, r=4)
         for p in adapter_parameters(policy).values():
             p.data.normal_(std=0.1)
     return request.param, policy
@@ -155,8 +155,8 @@ def test_moves_have_several_digits(large, digits):
     distinct = load_game(game).num_distinct_actions()
     assert (len(first.legal), distinct - 1) == most[game]
     assert len(digits(str(distinct - 1), add_special_tokens=False)["input_ids"]) == len(str(distinct - 1))
-    query = Encoder(digits, 8192)(first.messages, tuple(map(reply_text, first.legal)))
-    assert len(query.trie.tokens) > 10
+    question = Encoder(digits, 8192)(first.messages, tuple(map(reply_text, first.legal)))
+    assert len(question.trie.tokens) > 10
 
 
 def test_distribution_over_many_moves(large):
@@ -179,12 +179,12 @@ def test_gradient_over_many_moves(large):
     game, policy = large
     observation = positions(game, 2, spread=10)[1]
     encode = Encoder(policy.tokenizer, 8192)
-    query = encode(observation.messages, tuple(map(reply_text, observation.legal)))
+    question = encode(observation.messages, tuple(map(reply_text, observation.legal)))
     parameters = policy.trainable()[:4]
-    fast = torch.autograd.grad(score(policy, [query]).table[0, -1], parameters)
-    prompt, reply, total = query.prefix + query.suffix, query.replies[-1], 0.0
+    fast = torch.autograd.grad(score(policy, [question]).table[0, -1], parameters)
+    prompt, reply, total = question.prefix + question.suffix, question.replies[-1], 0.0
     for n, token in enumerate(reply):
-        allowed = sorted({r[n] for r in query.replies if r[:n] == reply[:n]})
+        allowed = sorted({r[n] for r in question.replies if r[:n] == reply[:n]})
         logits = policy.lm(input_ids=torch.tensor([[*prompt, *reply[:n]]])).logits[0, -1]
         total = total + logits[allowed].log_softmax(0)[allowed.index(token)]
     slow = torch.autograd.grad(total, parameters)
@@ -240,14 +240,14 @@ def unpacked():
     for name, module in linear.items():
         weight = dequantize_4bit(module.weight.data, module.weight.quant_state)
         plain.get_submodule(name).weight.data.copy_(weight)
-    return with_opinions(make_policy(plain, AutoTokenizer.from_pretrained(model_path("tiny")), seed=3))
+    return with_opinions(new_policy(plain, AutoTokenizer.from_pretrained(model_path("tiny")), seed=3))
 
 
 def gradients(policy, seen: list[Observation]) -> dict[str, torch.Tensor]:
     "Of some moves' log-probabilities."
     encode = Encoder(policy.tokenizer)
-    queries = [encode(o.messages, tuple(map(reply_text, o.legal))) for o in seen]
-    score(policy, queries).table[:, 0].sum().backward()
+    questions = [encode(o.messages, tuple(map(reply_text, o.legal))) for o in seen]
+    score(policy, questions).table[:, 0].sum().backward()
     return {name: p.grad for name, p in adapter_parameters(policy).items()}
 
 
@@ -267,10 +267,10 @@ def test_player_and_trainer_agree_in_4_bits(compute, tolerance):
     player = ModelPlayer(policy)
     games = play_games([Task("hex(board_size=3)", seed=seed) for seed in range(6)], player)
     batch = make_batch(games, player)
-    for first in range(0, len(batch.queries), 4):
-        questions = list(range(first, min(first + 4, len(batch.queries))))
-        members, row = batch.answered(questions)
-        table = score(policy, [batch.queries[u] for u in questions], rows=4).table
+    for first in range(0, len(batch.questions), 4):
+        chosen = list(range(first, min(first + 4, len(batch.questions))))
+        members, row = batch.answered(chosen)
+        table = score(policy, [batch.questions[u] for u in chosen], rows=4).table
         now = table[row, batch.choice[members]]
         assert now.requires_grad
         assert float((ratio(now.detach(), batch.old_logprobs[members]) - 1).abs().max()) < tolerance
@@ -291,7 +291,7 @@ def weigh(folder: str, answer) -> None:
     train_a_little(load_policy("tiny", device="cpu"))  # what the libraries take for themselves
     start = memory("VmRSS")
     tokenizer = AutoTokenizer.from_pretrained(model_path("tiny"))
-    policy = make_policy(load_base(folder, dtype="float32", device="cpu"), tokenizer)
+    policy = new_policy(load_base(folder, dtype="float32", device="cpu"), tokenizer)
     train_a_little(policy)
     storages = {p.untyped_storage().data_ptr(): p.untyped_storage().nbytes() for p in policy.parameters()}
     answer.send((memory("VmRSS") - start, memory("VmHWM") - start, sum(storages.values()) / MEGABYTE))
@@ -299,12 +299,12 @@ def weigh(folder: str, answer) -> None:
 
 def train_a_little(policy) -> None:
     "Two steps away from the reference."
-    query = Encoder(policy.tokenizer)([{"role": "user", "content": "3 4"}], ("3", "4"))
+    question = Encoder(policy.tokenizer)([{"role": "user", "content": "3 4"}], ("3", "4"))
     optimizer = torch.optim.AdamW(policy.trainable(), lr=1e-3)
     for _ in range(2):
         with torch.no_grad(), policy.reference():
-            reference = score(policy, [query]).table
-        table = score(policy, [query]).table
+            reference = score(policy, [question]).table
+        table = score(policy, [question]).table
         (table.exp() * (table - reference)).sum().backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -54,10 +54,12 @@ def test_it_knows_the_format(policy, game):
     samples = tiny.random_samples(game, 80, seed=9)
     encode, legal = Encoder(policy.tokenizer), []
     for sample in samples:
-        query = encode(sample.observation.messages, tuple(map(reply_text, sample.observation.legal)))
+        question = encode(sample.observation.messages, tuple(map(reply_text, sample.observation.legal)))
         with torch.no_grad():
-            hidden = run_rows(policy, [query], read_prefix(policy, query.prefix))[0, len(query.suffix) - 1]
-        first = sorted({reply[0] for reply in query.replies})
+            hidden = run_rows(policy, [question], read_prefix(policy, question.prefix))[
+                0, len(question.suffix) - 1
+            ]
+        first = sorted({reply[0] for reply in question.replies})
         legal.append(float(policy.logits(hidden).softmax(-1)[first].sum()))
     assert np.mean(legal) > 0.9
 
