@@ -135,7 +135,7 @@ def canonical(
         found[name] = value
     return found
 
-# %% ../nbs/20a_options.ipynb #d890702a
+# %% ../nbs/20a_options.ipynb #3ffc5c08
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 
 
@@ -161,6 +161,9 @@ class ModelConfig(Section):
         "exact", "`exact`: draw from the legal replies only; `free`: let the model write, then read its reply"
     )
     max_new_tokens: int = option(32, "longest reply in tokens when `mode` is `free`", ge=1)
+    enable_thinking: bool = option(
+        False, "let a model that can think do so before it replies; needs `mode` free"
+    )
 
     @field_validator("model_name")
     @classmethod
@@ -173,6 +176,12 @@ class ModelConfig(Section):
     @classmethod
     def _short_dtype(cls, value: Any) -> Any:
         return value.removeprefix("torch.") if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _room_to_think(self) -> "ModelConfig":
+        if self.enable_thinking and self.mode == "exact":
+            raise ValueError("enable_thinking: true is not allowed with mode exact; set mode to free")
+        return self
 
 # %% ../nbs/20a_options.ipynb #8feabb1e
 ALL_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")

@@ -59,13 +59,14 @@ def judge(policy: Policy, config: Config) -> Report:
     ]
     return sum(reports[1:], reports[0])
 
-# %% ../nbs/26_runs.ipynb #5e2d50ba
+# %% ../nbs/26_runs.ipynb #7b56b362
 class Exploitability:
     "NashConv of the policies that a self-play run has to offer."
 
     def __init__(self, trainer: PPOTrainer, game: str):
         self.trainer, self.game = trainer, game
         self.tables: dict[int, MoveTable] = {}
+        self.measured: tuple[int, dict[str, float]] | None = None  # after which step, and what
 
     def table(self, weights: dict | None = None) -> MoveTable:
         "The move table of the policy, or of it with other weights."
@@ -81,7 +82,13 @@ class Exploitability:
         return list(self.tables.values())
 
     def measure(self) -> dict[str, float]:
-        "NashConv of the last iterate, of the averaged weights, and of the mixture of snapshots."
+        "NashConv of the last iterate, of the averaged weights, and of the mixture; each step once."
+        if not self.measured or self.measured[0] != self.trainer.steps:
+            self.measured = self.trainer.steps, self.compute()
+        return dict(self.measured[1])
+
+    def compute(self) -> dict[str, float]:
+        "NashConv of all there is now."
         found = {"nash_conv": nash_conv(self.game, self.table())}
         if self.trainer.average and self.trainer.average.steps:
             found["nash_conv_average"] = nash_conv(self.game, self.table(self.trainer.average.weights()))
@@ -111,7 +118,7 @@ def set_aside(folder: Path, console: Console) -> Path | None:  # where the earli
     console.print(f"an earlier run was moved to {free}", highlight=False, soft_wrap=True)
     return free
 
-# %% ../nbs/26_runs.ipynb #fa55d59b
+# %% ../nbs/26_runs.ipynb #d1eb8d3b
 def start(config: Config, resume_from: str | Path | None, console: Console) -> PPOTrainer:
     "A trainer at its first step, or where a checkpoint left off."
     if config.run.num_threads:
@@ -152,10 +159,9 @@ def last_report(trainer: PPOTrainer, before: Report | None, console: Console) ->
     console.print((compare(before, after) if before else after).table())
     if before:
         plot_report(before, after, path=folder / "report.png")
-    console.print(f"pictures: {folder / 'run.png'}", highlight=False, soft_wrap=True)
     return after
 
-# %% ../nbs/26_runs.ipynb #19bea970
+# %% ../nbs/26_runs.ipynb #9aec2c58
 def train(
     config: Config,
     resume_from: str | Path | None = None,  # a checkpoint, or a run's folder for its latest
@@ -170,8 +176,8 @@ def train(
     meters = {game: Exploitability(trainer, game) for game in exact} if config.run.eval_steps else {}
 
     def measure(trainer: PPOTrainer, metrics: dict[str, float]) -> None:
-        if config.run.eval_steps and trainer.steps % config.run.eval_steps == 0:
-            for meter in meters.values():
+        for meter in meters.values():
+            if trainer.steps % config.run.eval_steps == 0:
                 metrics |= meter.measure()
 
     judged = main and config.run.eval_episodes > 0

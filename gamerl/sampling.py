@@ -84,18 +84,19 @@ def find_forks(replies: tuple[tuple[int, ...], ...]) -> Trie:
     "The trie of some replies; positions with the same moves share it."
     return Trie.build(replies)
 
-# %% ../nbs/13_sampling.ipynb #62689095
+# %% ../nbs/13_sampling.ipynb #16394b67
 class Encoder:
     "Chat messages and allowed replies as a `Question`; equal questions give the same object."
 
     def __init__(
         self,
         tokenizer,  # of transformers, with a chat template
-        max_prompt_length: int = 2048,  # tokens; a longer prompt is an error, never cut
+        max_prompt_length: int = 2048,  # tokens; a longer present turn is an error, never cut
         remember: int = 100_000,  # questions kept, then all are forgotten
+        thinking: bool = False,  # whether a template that knows of thinking leaves room for it
     ):
         self.tokenizer, self.max_prompt_length, self.remember = tokenizer, max_prompt_length, remember
-        self.end = tokenizer.eos_token_id
+        self.thinking, self.end = thinking, tokenizer.eos_token_id
         self.frames: dict[tuple[str, ...], tuple[str, str, tuple[int, ...]]] = {}
         self.reply_tokens: dict[str, tuple[int, ...]] = {}
         self.questions: dict[tuple, Question] = {}
@@ -107,15 +108,15 @@ class Encoder:
     def chat(self, messages: Sequence[dict[str, str]]) -> str:
         "Messages in the model's template, ready for its reply."
         return self.tokenizer.apply_chat_template(
-            list(messages), tokenize=False, add_generation_prompt=True, enable_thinking=False
+            list(messages), tokenize=False, add_generation_prompt=True, enable_thinking=self.thinking
         )
 
-    def frame(self, earlier: Sequence[dict[str, str]]) -> tuple[str, str, tuple[int, ...]]:
-        "What the template writes before and after the last message, and the tokens of the former."
-        key = tuple(message["content"] for message in earlier)
+    def frame(self, rules: Sequence[dict[str, str]]) -> tuple[str, str, tuple[int, ...]]:
+        "What the template writes before and after a message that follows the rules; the former's tokens."
+        key = tuple(message["content"] for message in rules)
         if key not in self.frames:
             mark = "\u2063mark\u2063"  # invisible separators: no rules text has them
-            before, after = self.chat([*earlier, {"role": "user", "content": mark}]).split(mark)
+            before, after = self.chat([*rules, {"role": "user", "content": mark}]).split(mark)
             self.frames[key] = before, after, tuple(self.tokens(before))
         return self.frames[key]
 
@@ -127,22 +128,31 @@ class Encoder:
 
     def __call__(
         self,
-        messages: Sequence[dict[str, str]],  # ending with the user's
+        messages: Sequence[dict[str, str]],  # rules, if any, and a conversation that ends with the user
         replies: tuple[str, ...],  # what may be answered
+        earlier: int = 0,  # how many messages after the rules may be left out, in pairs
     ) -> Question:
         "The question for these messages and replies."
-        key = (*(message["content"] for message in messages), replies)
+        key = (*(message["content"] for message in messages), replies, earlier)
         if key not in self.questions:
             if len(self.questions) >= self.remember:
                 self.questions.clear()
-            self.questions[key] = self.encode(messages, replies)
+            self.questions[key] = self.encode(messages, replies, earlier)
         return self.questions[key]
 
-    def encode(self, messages: Sequence[dict[str, str]], replies: tuple[str, ...]) -> Question:
+    def encode(self, messages: Sequence[dict[str, str]], replies: tuple[str, ...], earlier: int) -> Question:
         "Tokenise one question."
-        before, after, prefix = self.frame(messages[:-1])
-        prompt = tuple(self.tokens(before + messages[-1]["content"] + after))
-        if len(prompt) > self.max_prompt_length:
+        start = 1 if messages[0]["role"] == "system" else 0
+        before, after, prefix = self.frame(messages[:start])
+        for first in range(start, start + earlier + 1, 2):
+            turns = messages[first:]
+            text = before + turns[0]["content"] + after
+            if len(turns) > 1:
+                text = self.chat([*messages[:start], *turns])
+            prompt = tuple(self.tokens(text))
+            if len(prompt) <= self.max_prompt_length:
+                break
+        else:
             allowed = f"{self.max_prompt_length} are allowed"
             raise ValueError(f"model.max_prompt_length: a prompt has {len(prompt)} tokens, {allowed}")
         if prompt[: len(prefix)] != prefix:
