@@ -195,7 +195,7 @@ def check_ranges(
             for spec in specs:
                 resolve_opponent(stage.opponent, load_game(spec))
 
-# %% ../nbs/04_curriculum.ipynb #396dd932
+# %% ../nbs/04_curriculum.ipynb #c09103e6
 class Curriculum:
     "Hands out tasks, watches the results, moves on when a stage is learnt."
 
@@ -256,13 +256,19 @@ class Curriculum:
             return task
         return draw_task(self.stage, rng, self.indices)
 
-    def record(self, task: Task, score: float, success: bool) -> Advance | None:
+    def record(
+        self,
+        task: Task,
+        score: float,  # of the learner's seat, 0 to 1
+        success: bool,
+        again: Task | None = None,  # how a fresh failure is to be replayed; None: as it was
+    ) -> Advance | None:
         "Take note of a finished episode; returns the change of stage, if it caused one."
         replayed, late = self._arrive(task)
         if success:
             self.failures.discard(task)
         elif self.failure_prob:
-            self.failures.add(task, score)
+            self.failures.add(task if replayed else again or task, score)
         if not late and (self.count_replays or not replayed):
             self._results.append(bool(success))
         return self._advance() if self.passed and self.number < len(self.stages) else None

@@ -345,7 +345,7 @@ class StageConfig(Section):
             parse_opponent(opponent)
         return opponent
 
-# %% ../nbs/20a_options.ipynb #7fe93086
+# %% ../nbs/20a_options.ipynb #6f95d659
 THREE_STAGES = (
     StageConfig(name="easy", tasks=("0-999M",), opponent="random", threshold=0.6),
     StageConfig(name="medium", tasks=("1000-1999M",), opponent="random", threshold=0.5),
@@ -369,6 +369,11 @@ class CurriculumConfig(Section):
     failure_replay_prob: float = option(0.3, "share of failures among the tasks", "failure_prob", ge=0, lt=1)
     failure_buffer_size: int = option(1000, "failures remembered", "buffer_size", ge=1)
     count_replays: bool = option(False, "let failures played again count towards the success rate")
+    replay_from: Literal["start", "before_end", "value_drop"] = option(
+        "start",
+        "where a failure is replayed from: its start, some decisions before its end, or its worst move",
+    )
+    replay_decisions: int = option(2, "decisions that `before_end` leaves to play", ge=1)
 
     @field_validator("stages")
     @classmethod

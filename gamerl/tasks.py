@@ -204,7 +204,7 @@ def opening_state(
             state.apply_action(actions[0])
     return state
 
-# %% ../nbs/00_tasks.ipynb #aea7f176
+# %% ../nbs/00_tasks.ipynb #fd576ea2
 @dataclass(frozen=True)
 class Task:
     "One episode, as data: equal tasks are equal games."
@@ -255,7 +255,8 @@ class Task:
 
     def rng(self, purpose: str) -> random.Random:
         "A generator for one purpose, the same for every seat and opponent."
-        key = json.dumps([self.game, self.seed, purpose]).encode()
+        parts = [self.game, self.seed, purpose, *([self.opening] if self.opening else [])]
+        key = json.dumps(parts).encode()
         return random.Random(int.from_bytes(hashlib.sha256(key).digest()[:8], "big"))
 
 
