@@ -41,7 +41,7 @@ notebooks: export  ## run every notebook again and keep its outputs; FLAGS="slow
 	$(bin)/python scripts/run_notebooks.py --flags $(FLAGS)
 	$(bin)/nbdev_clean
 
-base: setup  ## build the tiny base model again, from random play (about ten minutes)
+base: setup  ## build the tiny base model again, from random play (half an hour)
 	$(bin)/python -m gamerl.tiny gamerl/data/tiny
 
 docs: setup  ## build the site in _docs/ and README.md
