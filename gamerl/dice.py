@@ -40,7 +40,7 @@ def _liars_position(game: pyspiel.Game, player: int, information: str) -> str:
 
 LIARS_DICE = Wording(_liars_rules, _liars_position, only={"dice_sides": range(2, 10)})
 
-# %% ../nbs/01e_dice.ipynb #7566cde7
+# %% ../nbs/01e_dice.ipynb #3179ff47
 BACKGAMMON_WIN = {
     "winloss_scoring": "",
     "enable_gammons": ", doubly if the opponent has none off",
@@ -56,11 +56,12 @@ def _backgammon_rules(game: pyspiel.Game, player: int) -> str:
     return (
         f"You play backgammon as player {player} of 2; the first roll decides who begins. Your 15 "
         "checkers (x) go from p24 down to p1 and then off; the opponent's (o) go the other way. Each die "
-        "moves one checker that many points; both must be used if possible. p8/p5 p6/p5 moves from p8 "
-        "to p5, then from p6 to p5. A point with two or more o is closed. Landing on a single o hits it "
-        "(*), and it must begin again from the bar. Your own checkers on the bar enter first: bar/p22 "
-        "uses a 3. A double is played twice, two steps at a time. When all your checkers are on p6 to "
-        "p1 or off, they may go off: p3/off uses a 3, or more if you have none on a higher point. Whoever "
+        "moves one checker that many points; both must be used if possible, else the higher one if "
+        "possible. p8/p5 p6/p5 moves from p8 to p5, then from p6 to p5. A point with two or more o is "
+        "closed. Landing on a single o hits it (*), and it must begin again from the bar. Your own "
+        "checkers on the bar enter first: bar/p22 uses a 3. A double is played twice, two steps at a "
+        "time. When all your checkers are on p6 to p1 or off, they may go off: p3/off uses a 3, or more "
+        "if you have none on a higher point. Whoever "
         f"has all 15 off first wins{BACKGAMMON_WIN[params['scoring_type']]}. After "
         f"{params['max_player_turns'] + 1} turns of both players together it is a draw."
     )
@@ -75,7 +76,7 @@ def _backgammon_read(state: pyspiel.State, player: int) -> str:
     roll = " ".join(sorted(lines["Dice"].strip(), reverse=True))  # the order of the dice means nothing
     return f"{' '.join(map(str, checkers))}\n{roll} {lines['Extra turn'].strip()}\n{turn}"
 
-# %% ../nbs/01e_dice.ipynb #c64d660e
+# %% ../nbs/01e_dice.ipynb #0f083278
 def _backgammon_position(game: pyspiel.Game, player: int, known: str) -> str:
     "The turn, the roll, and all checkers."
     checkers, (first, second, again), (turn,) = (numbers(line) for line in known.split("\n"))

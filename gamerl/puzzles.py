@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['TWENTY_FORTY_EIGHT', 'SUITS', 'SOLITAIRE', 'PUZZLES']
 
-# %% ../nbs/01f_puzzles.ipynb #5e45d7cf
+# %% ../nbs/01f_puzzles.ipynb #a3466814
 import pyspiel
 
-# %% ../nbs/01f_puzzles.ipynb #d347014f
+# %% ../nbs/01f_puzzles.ipynb #59e7fe2e
 from .wording import Wording
 
-# %% ../nbs/01f_puzzles.ipynb #ac984581
+# %% ../nbs/01f_puzzles.ipynb #d491d757
 def _2048_rules(game: pyspiel.Game, player: int) -> str:
     "2048 up to any tile."
     return (
@@ -39,7 +39,7 @@ def _2048_position(game: pyspiel.Game, player: int, known: str) -> str:
 
 TWENTY_FORTY_EIGHT = Wording(_2048_rules, _2048_position, _2048_read)
 
-# %% ../nbs/01f_puzzles.ipynb #91da2426
+# %% ../nbs/01f_puzzles.ipynb #a5a2af48
 SUITS = "♠♥♣♦"
 
 
@@ -53,9 +53,9 @@ def _solitaire_rules(game: pyspiel.Game, player: int) -> str:
         "card of a foundation back to a column, and a card of the waste in brackets: every third of the "
         "cards still there. ? is a hidden card, turned up when it becomes the last of its column. Points: "
         "100 for an ace on its foundation, 90 for a 2 and so on, 10 for a 10, J, Q or K, lost again if "
-        "it leaves; 20 for a card off the waste; 20 for a card turned up. A move must not bring back an "
-        f"earlier position. The game ends after {game.get_parameters()['depth_limit']} steps, where each "
-        "card turned up is a step, too, or when nothing can move. Your result is the number of your points."
+        "it leaves; 20 for a card off the waste; 20 for a card turned up. The game ends after "
+        f"{game.get_parameters()['depth_limit']} steps, where each card turned up is a step, too, or when "
+        "nothing can move. Your result is the number of your points."
     )
 
 
@@ -103,7 +103,7 @@ SOLITAIRE = Wording(
     _solitaire_rules, _solitaire_position, _solitaire_read, _solitaire_name, only={"is_colored": (False,)}
 )
 
-# %% ../nbs/01f_puzzles.ipynb #b87f295a
+# %% ../nbs/01f_puzzles.ipynb #8c8e8f10
 PUZZLES = {
     "2048": TWENTY_FORTY_EIGHT,
     "solitaire": SOLITAIRE,
