@@ -6,7 +6,7 @@
 __all__ = ['CLOBBER', 'CHECKERS_DRAW', 'CHECKERS_PIECES', 'CHECKERS', 'CHESS_DRAW', 'CHESS_SIDES', 'CHESS', 'AMAZONS_PARTS',
            'AMAZONS', 'OWARE', 'PIECES', 'edged']
 
-# %% ../nbs/01b_pieces.ipynb #7a82a0d2
+# %% ../nbs/01b_pieces.ipynb #107995c4
 import math
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ import pyspiel
 # %% ../nbs/01b_pieces.ipynb #40dd2dc2
 from .wording import Wording, joined, numbers, open_board, seat_line, yours_first
 
-# %% ../nbs/01b_pieces.ipynb #0369cfe3
+# %% ../nbs/01b_pieces.ipynb #b645a0d3
 def edged(
     rows: Sequence[str],  # the squares, one character each, the top row first
 ) -> str:
@@ -46,7 +46,7 @@ def _clobber_position(game: pyspiel.Game, player: int, board: str) -> str:
 
 CLOBBER = Wording(_clobber_rules, _clobber_position, open_board)
 
-# %% ../nbs/01b_pieces.ipynb #72b2ab1e
+# %% ../nbs/01b_pieces.ipynb #7bfe13a5
 CHECKERS_DRAW = 40  # moves in a row without a capture (OpenSpiel's checkers.h)
 CHECKERS_PIECES = str.maketrans("o8+*", "oOxX")
 
@@ -90,7 +90,7 @@ def _checkers_position(game: pyspiel.Game, player: int, known: str) -> str:
 
 CHECKERS = Wording(_checkers_rules, _checkers_position, _checkers_read, only={"rows": range(1, 10)})
 
-# %% ../nbs/01b_pieces.ipynb #b2956c98
+# %% ../nbs/01b_pieces.ipynb #fad12291
 CHESS_DRAW = 100  # moves in a row without a capture or pawn move (OpenSpiel's chess.cc)
 CHESS_SIDES = ("Black", "White")
 
@@ -152,7 +152,7 @@ CHESS = Wording(
     _chess_rules, _chess_position, _chess_read, _here, names_vary=True, only={"chess960": (False,)}
 )
 
-# %% ../nbs/01b_pieces.ipynb #c0fab907
+# %% ../nbs/01b_pieces.ipynb #8fc56018
 AMAZONS_PARTS = (
     "Choose an amazon.",
     "Choose where the amazon on cell {} goes.",
@@ -198,17 +198,25 @@ def _cell_name(start: pyspiel.State, player: int, action: int) -> str:
 
 AMAZONS = Wording(_amazons_rules, _amazons_position, _amazons_read, _cell_name, ids_on_board=True)
 
-# %% ../nbs/01b_pieces.ipynb #6ec47778
+# %% ../nbs/01b_pieces.ipynb #cde92145
 def _sown(board: str, action: int) -> str:
-    "A board, as OpenSpiel observes it, after a move that captures nothing."
+    "A board, as OpenSpiel observes it, after a move and before anybody takes the seeds that are left."
     player, *amounts = numbers(board)
     scores, seeds = amounts[:2], amounts[2:]
-    home = house = player * len(seeds) // 2 + action
+    size = len(seeds) // 2
+    home = house = player * size + action
     hand, seeds[home] = seeds[home], 0
     while hand:
         house = (house + 1) % len(seeds)
         if house != home:
             seeds[house], hand = seeds[house] + 1, hand - 1
+    other, taken = range((1 - player) * size, (2 - player) * size), []
+    while house in other and seeds[house] in (2, 3):
+        taken.append(house)
+        house -= 1
+    if sum(seeds[n] for n in taken) < sum(seeds[n] for n in other):  # all at once would be none
+        for n in taken:
+            scores[player], seeds[n] = scores[player] + seeds[n], 0
     return f"{1 - player} | {' '.join(map(str, scores))} | {' '.join(map(str, seeds))}"
 
 
@@ -222,7 +230,7 @@ def _oware_repeats(state: pyspiel.State) -> list[int]:
         past.apply_action(action)
     return [action for action in ends if _sown(board, action) in seen]
 
-# %% ../nbs/01b_pieces.ipynb #49ab2a31
+# %% ../nbs/01b_pieces.ipynb #3069f07e
 def _oware_rules(game: pyspiel.Game, player: int) -> str:
     "Oware with any number of seeds."
     params = game.get_parameters()

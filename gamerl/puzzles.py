@@ -5,23 +5,24 @@
 # %% auto #0
 __all__ = ['TWENTY_FORTY_EIGHT', 'SUITS', 'SOLITAIRE', 'PUZZLES']
 
-# %% ../nbs/01f_puzzles.ipynb #a3466814
+# %% ../nbs/01f_puzzles.ipynb #94637a21
 import pyspiel
 
-# %% ../nbs/01f_puzzles.ipynb #59e7fe2e
+# %% ../nbs/01f_puzzles.ipynb #d1bf8c1a
 from .wording import Wording
 
-# %% ../nbs/01f_puzzles.ipynb #d491d757
+# %% ../nbs/01f_puzzles.ipynb #0b785fbf
 def _2048_rules(game: pyspiel.Game, player: int) -> str:
     "2048 up to any tile."
     return (
         "You play 2048 on a board of 4 rows and 4 columns. A move pushes all tiles up, right, down or "
-        "left as far as they go, and must change the board. Two equal tiles that meet become one tile of "
-        "twice the value, which gives as many points as its value; a tile merges only once in a move, "
-        "and those nearest the edge they go to merge first. After each move a tile comes up on a random "
-        "empty square: a 2 nine times out of ten, else a 4. The game ends when nothing can move or when "
-        f"there is a tile of {game.get_parameters()['max_tile']}. Your result is the number of your "
-        "points. A dot is an empty square."
+        "left as far as they go. Two equal tiles that meet become one tile of twice the value, which gives "
+        "as many points as its value; a tile merges only once in a move, and those nearest the edge they "
+        "go to merge first. Not legal is a move that changes nothing, or that only merges onto tiles made "
+        "by the move before. After each move a tile comes up on a random empty square: a 2 nine times out "
+        "of ten, else a 4. The game ends when nothing can move or when there is a tile of "
+        f"{game.get_parameters()['max_tile']}. Your result is the number of your points. A dot is an "
+        "empty square."
     )
 
 
@@ -39,7 +40,7 @@ def _2048_position(game: pyspiel.Game, player: int, known: str) -> str:
 
 TWENTY_FORTY_EIGHT = Wording(_2048_rules, _2048_position, _2048_read)
 
-# %% ../nbs/01f_puzzles.ipynb #a5a2af48
+# %% ../nbs/01f_puzzles.ipynb #3d55a1a6
 SUITS = "♠♥♣♦"
 
 
@@ -103,7 +104,7 @@ SOLITAIRE = Wording(
     _solitaire_rules, _solitaire_position, _solitaire_read, _solitaire_name, only={"is_colored": (False,)}
 )
 
-# %% ../nbs/01f_puzzles.ipynb #8c8e8f10
+# %% ../nbs/01f_puzzles.ipynb #7d0f7998
 PUZZLES = {
     "2048": TWENTY_FORTY_EIGHT,
     "solitaire": SOLITAIRE,

@@ -523,62 +523,72 @@ def test_equal_prompts_are_equal_backgammon_positions():
 # 2048
 
 
-def slide(row: list[int]) -> tuple[list[int], int]:
-    "A row pushed to its beginning, and the points, by the rules of the prompt."
-    tiles, out, points = [tile for tile in row if tile], [], 0
+DIRECTIONS = ("Up", "Right", "Down", "Left")
+
+
+def rows_of(board: list[list], name: str) -> list[list]:
+    "A board as rows that begin at the edge to which a move pushes."
+    turned = [list(row) for row in zip(*board)] if name in ("Up", "Down") else board
+    return [row[:: -1 if name in ("Right", "Down") else 1] for row in turned]
+
+
+def board_of(rows: list[list], name: str) -> list[list]:
+    "The board whose rows these are."
+    rows = [row[:: -1 if name in ("Right", "Down") else 1] for row in rows]
+    return [list(row) for row in zip(*rows)] if name in ("Up", "Down") else rows
+
+
+def slide(row: list[int]) -> tuple[list[int], list[int]]:
+    "A row pushed to its beginning, and in each place the points made there, by the rules of the prompt."
+    tiles, out, points = [tile for tile in row if tile], [], []
     while tiles:
         tile = tiles.pop(0)
-        if tiles and tiles[0] == tile:
-            tile += tiles.pop(0)
-            points += tile
-        out.append(tile)
-    return out + [0] * (4 - len(out)), points
+        merges = tiles[:1] == [tile]
+        out.append(tile + (tiles.pop(0) if merges else 0))
+        points.append(out[-1] if merges else 0)
+    return out + [0] * (4 - len(out)), points + [0] * (4 - len(points))
 
 
-def push(board: list[list[int]], name: str) -> tuple[list[list[int]], int]:
-    "A board after a move, before the new tile."
-    turned = [list(row) for row in zip(*board)] if name in ("Up", "Down") else board
-    back = -1 if name in ("Right", "Down") else 1
-    rows, points = zip(*(slide(row[::back]) for row in turned))
-    rows = [row[::back] for row in rows]
-    return [list(row) for row in zip(*rows)] if name in ("Up", "Down") else rows, sum(points)
-
-
-def loosened(board: list[list[int]], name: str) -> bool:
-    "Whether a push moves a tile onto an empty square, and does not only merge."
-    turned = [list(row) for row in zip(*board)] if name in ("Up", "Down") else board
-    rows = [row[:: -1 if name in ("Right", "Down") else 1] for row in turned]
-    return any(0 in row[:n] for row in rows for n in range(4) if row[n])
-
-
-DIRECTIONS = ("Up", "Right", "Down", "Left")
+def is_legal(board: list[list[int]], made: list[list[int]], name: str) -> bool:
+    "Whether a push moves a tile, or merges one onto a tile that the move before did not make."
+    for row, fresh in zip(rows_of(board, name), rows_of(made, name)):
+        for n in range(1, 4):
+            if row[n] and (row[n - 1] == 0 or (row[n - 1] == row[n] and not fresh[n - 1])):
+                return True
+    return False
 
 
 @pytest.mark.parametrize("game", ["2048", "2048(max_tile=32)"])
 def test_2048_is_played_by_its_rules(game):
-    for seed in range(6):
+    left_out, top = 0, load_game(game).get_parameters()["max_tile"]
+    for seed in range(12):
         *before, last = play(game, seed)
+        made = [[0] * 4 for _ in range(4)]
         for state, after in zip(before, [*before[1:], last]):
-            board = [
-                [int(tile.replace(".", "0")) for tile in row.split()] for row in text(state).splitlines()[-4:]
-            ]
-            legal, points = names(state), int(lines(state)["Points"])
+            told = text(state).replace(".", "0").splitlines()
+            board = [[int(tile) for tile in row.split()] for row in told[-4:]]
             assert board == [[int(tile) for tile in row.split()] for row in str(state).splitlines()]
-            changes = {name for name in DIRECTIONS if push(board, name)[0] != board}
-            slides = {name for name in DIRECTIONS if loosened(board, name)}
-            assert slides <= set(legal.values()) <= changes
-            pushed, more = push(board, legal[played(state, after)])
-            assert after.returns() == [points + more]
+            legal, points = names(state), int(lines(state)["Points"])
+            assert set(legal.values()) == {name for name in DIRECTIONS if is_legal(board, made, name)}
+            left_out += any(
+                not is_legal(board, made, name) and pushed(board, name)[0] != board for name in DIRECTIONS
+            )
+            board, made = pushed(board, legal[played(state, after)])
+            assert after.returns() == [points + sum(map(sum, made))]
+            rows = zip(board, str(after).splitlines())
             new = [
-                int(tile)
-                for row, line in zip(pushed, str(after).splitlines())
-                for old, tile in zip(row, line.split())
-                if old != int(tile)
+                int(tile) for row, line in rows for old, tile in zip(row, line.split()) if old != int(tile)
             ]
-            top = load_game(game).get_parameters()["max_tile"]
-            assert (new in ([2], [4])) or (new == [] and max(map(max, pushed)) == top)
-        full = all(int(tile) for tile in str(last).split())
-        assert max(int(tile) for tile in str(last).split()) == top or full
+            assert new in ([2], [4]) or (new == [] and max(map(max, board)) == top)
+        tiles = [int(tile) for tile in str(last).split()]
+        assert max(tiles) == top or all(tiles)
+    assert left_out
+
+
+def pushed(board: list[list[int]], name: str) -> tuple[list[list[int]], list[list[int]]]:
+    "A board after a move and before the new tile, and the points made in each place."
+    results = [slide(row) for row in rows_of(board, name)]
+    return board_of([row for row, _ in results], name), board_of([points for _, points in results], name)
 
 
 def test_equal_prompts_are_equal_2048_positions():
