@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['TWENTY_FORTY_EIGHT', 'SUITS', 'SOLITAIRE', 'PUZZLES']
 
-# %% ../nbs/01f_puzzles.ipynb #94637a21
+# %% ../nbs/01f_puzzles.ipynb #3b1901f1
 import pyspiel
 
-# %% ../nbs/01f_puzzles.ipynb #d1bf8c1a
+# %% ../nbs/01f_puzzles.ipynb #cbd6e314
 from .wording import Wording
 
-# %% ../nbs/01f_puzzles.ipynb #0b785fbf
+# %% ../nbs/01f_puzzles.ipynb #32056b87
 def _2048_rules(game: pyspiel.Game, player: int) -> str:
     "2048 up to any tile."
     return (
@@ -40,23 +40,23 @@ def _2048_position(game: pyspiel.Game, player: int, known: str) -> str:
 
 TWENTY_FORTY_EIGHT = Wording(_2048_rules, _2048_position, _2048_read)
 
-# %% ../nbs/01f_puzzles.ipynb #3d55a1a6
+# %% ../nbs/01f_puzzles.ipynb #d240a838
 SUITS = "♠♥♣♦"
 
 
 def _solitaire_rules(game: pyspiel.Game, player: int) -> str:
     "Solitaire with any limit of steps."
     return (
-        "You play Klondike solitaire. Cards go onto the foundation of their suit from the ace up to the "
-        "king, and onto the last card of a column if they are one rank lower and of the other colour "
-        "(♠ ♣ black, ♥ ♦ red); a king may go to an empty column. You may move the last card of a column "
-        "to its foundation, any open card of a column with all after it to another column, the highest "
-        "card of a foundation back to a column, and a card of the waste in brackets: every third of the "
-        "cards still there. ? is a hidden card, turned up when it becomes the last of its column. Points: "
-        "100 for an ace on its foundation, 90 for a 2 and so on, 10 for a 10, J, Q or K, lost again if "
-        "it leaves; 20 for a card off the waste; 20 for a card turned up. The game ends after "
-        f"{game.get_parameters()['depth_limit']} steps, where each card turned up is a step, too, or when "
-        "nothing can move. Your result is the number of your points."
+        "You play Klondike solitaire. A foundation takes the cards of its suit from the ace up to the "
+        "king. A column takes, after its last card, one that is a rank lower and of the other colour (♠ "
+        "♣ black, ♥ ♦ red); an empty column takes a king. You may move the last card of a column to its "
+        "foundation, an open card with all after it to another column, the highest card of a foundation "
+        "back to a column, and a card of the waste in brackets (every third of those left) to either. ? "
+        "is a hidden card, turned up when it becomes the last of its column. Points: 100 for an ace on "
+        "its foundation, 90 for a 2 and so on, 10 for a 10, J, Q or K, lost again if it leaves; 20 for a "
+        "card off the waste; 20 for a card turned up. The game ends after "
+        f"{game.get_parameters()['depth_limit']} steps, which count each card turned up, or when nothing "
+        "can move. Your result is the number of your points."
     )
 
 
@@ -104,7 +104,7 @@ SOLITAIRE = Wording(
     _solitaire_rules, _solitaire_position, _solitaire_read, _solitaire_name, only={"is_colored": (False,)}
 )
 
-# %% ../nbs/01f_puzzles.ipynb #7d0f7998
+# %% ../nbs/01f_puzzles.ipynb #ce4cd229
 PUZZLES = {
     "2048": TWENTY_FORTY_EIGHT,
     "solitaire": SOLITAIRE,
