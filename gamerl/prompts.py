@@ -18,6 +18,7 @@ from .boards import BOARDS
 from .cards import CARDS
 from .dice import DICE
 from .pieces import PIECES
+from .puzzles import PUZZLES
 from .tasks import load_game
 from .wording import Wording
 
@@ -68,7 +69,7 @@ def _one_line(state: pyspiel.State, player: int, action: int) -> str:
 GENERIC = Wording(_generic_rules, _generic_position, _view, _one_line, names_vary=True)
 
 # %% ../nbs/01g_prompts.ipynb #f8c7c2d3
-WORDINGS = BOARDS | PIECES | CARDS | DICE
+WORDINGS = BOARDS | PIECES | CARDS | DICE | PUZZLES
 
 
 def _wording(game: pyspiel.Game) -> Wording:

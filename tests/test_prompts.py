@@ -127,7 +127,14 @@ def test_every_worded_game_is_worded(game):
 
 
 @pytest.mark.parametrize(
-    "game", ["hex(board_size=3,swap=True)", "leduc_poker(action_mapping=True)", "quoridor(players=3)", "2048"]
+    "game",
+    [
+        "hex(board_size=3,swap=True)",
+        "leduc_poker(action_mapping=True)",
+        "quoridor(players=3)",
+        "connect_four",
+        "pig",
+    ],
 )
 def test_other_games_and_rare_variants_use_openspiels_words(game):
     assert "by OpenSpiel's rules" in observe(next(positions(game, seed=0)), 0).messages[0]["content"]
