@@ -20,6 +20,7 @@ from .dice import DICE
 from .pieces import PIECES
 from .puzzles import PUZZLES
 from .tasks import load_game
+from .tricks import TRICKS
 from .wording import Wording
 
 # %% ../nbs/01g_prompts.ipynb #32957a60
@@ -69,7 +70,7 @@ def _one_line(state: pyspiel.State, player: int, action: int) -> str:
 GENERIC = Wording(_generic_rules, _generic_position, _view, _one_line, names_vary=True)
 
 # %% ../nbs/01g_prompts.ipynb #f8c7c2d3
-WORDINGS = BOARDS | PIECES | CARDS | DICE | PUZZLES
+WORDINGS = BOARDS | PIECES | CARDS | TRICKS | DICE | PUZZLES
 
 
 def _wording(game: pyspiel.Game) -> Wording:
@@ -151,6 +152,9 @@ def parse_reply(
     if re.fullmatch(r"[0-9]+", answer):
         found = {str(action): action for action in legal}.get(answer.lstrip("0") or "0")
         return Parsed(found, None if found is not None else f"{answer[:60]} is not the ID of a legal move")
+    for action, name in legal.items():
+        if answer == name:
+            return Parsed(action)
     by_id = [(str(action), action) for action in sorted(legal)]
     by_name = [(legal[action], action) for action in sorted(legal, key=lambda action: -len(legal[action]))]
     for word, action in by_id + by_name:
