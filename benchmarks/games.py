@@ -117,15 +117,11 @@ def main() -> None:
     rows = []
     for entry in CATALOGUE:
         for params in entry.variants:
-            rows.append(
-                {"index": entry.index} | measure(game_string(entry.name, params), encoders, seconds, most)
-            )
-            row = rows[-1]
-            print(
-                f"{row['game']}: {row['tokens']['tiny']['mean']:.0f} tokens (at most {row['tokens']['tiny']['most']}), "
-                f"{row['decisions_per_second']:.0f} decisions/s, own share {row['own_share']:.2f}",
-                flush=True,
-            )
+            row = measure(game_string(entry.name, params), encoders, seconds, most)
+            rows.append({"index": entry.index} | row)
+            length = f"{row['tokens']['tiny']['mean']:.0f} tokens (at most {row['tokens']['tiny']['most']})"
+            pace = f"{row['decisions_per_second']:.0f} decisions/s, own share {row['own_share']:.2f}"
+            print(f"{row['game']}: {length}, {pace}", flush=True)
     args.out.write_text(
         json.dumps({"cpu": platform.processor() or platform.machine(), "games": rows}, indent=1) + "\n"
     )
