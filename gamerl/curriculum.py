@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
-from .opponents import parse_opponent, resolve_opponent
-from .tasks import CATALOGUE, CONFIGS_PER_GAME, Task, decode_task_id, load_game
+from .opponents import parse_opponents, resolve_opponents
+from .tasks import CATALOGUE, CONFIGS_PER_GAME, Task, decode_task_id, load_game, one_word
 
 # %% ../nbs/04_curriculum.ipynb #0783d00f
 TASK_ID_DIGITS = 12  # ranges end below a million million: games 0 to 9999, counted modulo 22
@@ -87,7 +87,7 @@ class Stage:
 
     name: str  # for people
     tasks: tuple[int | str, ...]  # task IDs, ranges of them, games; each entry is drawn equally often
-    opponent: str = "random"  # who sits on the other seats
+    opponent: str = "random"  # who sits on the other seats; given as a list, one word for each of them
     threshold: float | None = None  # success rate that ends the stage; None: the curriculum's own
 
     def __post_init__(self):
@@ -96,11 +96,12 @@ class Stage:
             raise ValueError(f"tasks: stage {self.name!r} has none; give at least one game, task ID or range")
         if self.threshold is not None:
             share(self.threshold, "threshold")
-        parse_opponent(self.opponent)
+        object.__setattr__(self, "opponent", one_word(self.opponent))
+        parse_opponents(self.opponent)
         for source in map(parse_source, self.tasks):
             if not isinstance(source, range):
                 spec = source if isinstance(source, str) else decode_task_id(source).spec
-                resolve_opponent(self.opponent, load_game(spec))
+                resolve_opponents(self.opponent, load_game(spec))
 
 # %% ../nbs/04_curriculum.ipynb #22e012f5
 def draw_task(
@@ -193,7 +194,7 @@ def check_ranges(
                     f"allowed_game_indices: no game of {sorted(indices)} lies in {source!r} of {stage.name!r}"
                 )
             for spec in specs:
-                resolve_opponent(stage.opponent, load_game(spec))
+                resolve_opponents(stage.opponent, load_game(spec))
 
 # %% ../nbs/04_curriculum.ipynb #c09103e6
 class Curriculum:
@@ -265,6 +266,7 @@ class Curriculum:
     ) -> Advance | None:
         "Take note of a finished episode; returns the change of stage, if it caused one."
         replayed, late = self._arrive(task)
+        self.episodes += 1
         if success:
             self.failures.discard(task)
         elif self.failure_prob:
@@ -273,6 +275,10 @@ class Curriculum:
             self._results.append(bool(success))
         return self._advance() if self.passed and self.number < len(self.stages) else None
 
+    def drop(self, task: Task) -> None:
+        "Take note of a game that failed: it says nothing about the learner."
+        self._arrive(task)
+
     def _arrive(self, task: Task) -> tuple[bool, bool]:
         "Take a task off the list of those under way: was it a replay, and is it late?"
         replayed, late = self._replays[task] > 0, self._late > 0
@@ -280,7 +286,6 @@ class Curriculum:
         if self._replays[task] <= 0:
             del self._replays[task]
         self._drawn, self._late = max(self._drawn - 1, 0), max(self._late - 1, 0)
-        self.episodes += 1
         return replayed, late
 
     def _advance(self) -> Advance:

@@ -9,7 +9,7 @@ __all__ = ['wilson', 'bootstrap_mean', 'match_tasks', 'Match', 'summarise', 'pla
 # %% ../nbs/20c_matches.ipynb #cell-2
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from math import ceil, log2, sqrt
@@ -18,6 +18,7 @@ from statistics import NormalDist
 import numpy as np
 
 from .environment import Episode
+from .opponents import OpponentSpec
 from .prompts import Observation
 from .rollouts import Player, UniformPlayer, play_games
 from .tasks import Task, load_game
@@ -80,6 +81,7 @@ class Match:
     forfeits: int  # losses without a legal reply
     scores: tuple[float, ...]  # [deals] score of each deal, averaged over its seats
     mean_return: float | None  # in the game's own units; None for several games together
+    failed: int = 0  # games that an opponent could not finish; their deals are left out
 
     @property
     def games(self) -> int:
@@ -116,8 +118,13 @@ def summarise(
     episodes: Sequence[Episode],  # all the seats of the first deal, then of the second, ...
 ) -> Match:
     "Count what happened in a match."
-    task, seats = episodes[0].task, len(episodes[0].scores)
-    scores = np.array([episode.score for episode in episodes])
+    task, seats = episodes[0].task, load_game(episodes[0].task.game).num_players()
+    deals = [episodes[n : n + seats] for n in range(0, len(episodes), seats)]
+    failures = [episode.failed for episode in episodes if episode.failed]
+    kept = [episode for deal in deals if not any(e.failed for e in deal) for episode in deal]
+    if not kept:
+        raise ValueError(f"opponent: no deal could be played to its end; {failures[0]}")
+    scores = np.array([episode.score for episode in kept])
     wins, draws = int((scores > 0.5).sum()), int((scores == 0.5).sum())
     return Match(
         game=task.game,
@@ -126,9 +133,10 @@ def summarise(
         wins=wins,
         draws=draws,
         losses=len(scores) - wins - draws,
-        forfeits=sum(episode.forfeited for episode in episodes),
+        forfeits=sum(episode.forfeited for episode in kept),
         scores=tuple(scores.reshape(-1, seats).mean(axis=1).tolist()),
-        mean_return=float(np.mean([episode.returns[episode.task.player] for episode in episodes])),
+        mean_return=float(np.mean([episode.returns[episode.task.player] for episode in kept])),
+        failed=len(failures),
     )
 
 # %% ../nbs/20c_matches.ipynb #cell-25
@@ -140,10 +148,12 @@ def play_match(
     seed: int = 0,  # which deals
     threads: int = 1,  # games whose opponents may think at the same time
     purpose: str = "measure",  # see `match_tasks`
+    past: Callable[[Task, OpponentSpec], Player] | None = None,  # who decides for a seat of another model
 ) -> Match:
     "Play a match from every seat."
     tasks = match_tasks(game, opponent, num_episodes, seed, purpose)
-    return summarise([played.episode for played in play_games(tasks, player, threads=threads)])
+    played = play_games(tasks, player, past, threads=threads)
+    return summarise([game.episode for game in played])
 
 # %% ../nbs/20c_matches.ipynb #cell-32
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from .curriculum import blocks, parse_source
-from .opponents import parse_opponent
-from .tasks import CATALOGUE, CONFIGS_PER_GAME
+from .opponents import parse_opponents
+from .tasks import CATALOGUE, CONFIGS_PER_GAME, one_word
 
 # %% ../nbs/20a_options.ipynb #02675ccb
 def nearest(
@@ -251,6 +251,9 @@ class PPOConfig(Section):
     ema_decay: float = option(0.0, "keep a moving average of the adapter; 0: none", ge=0, lt=1)
     snapshot_every: int = option(0, "steps between the snapshots that join the pool; 0: none", ge=0)
     pool_size: int = option(20, "snapshots kept", ge=1)
+    snapshot_sampling: Literal["uniform", "latest", "win_rate"] = option(
+        "uniform", "which snapshot plays: any, the newest, or rather one that the learner loses to"
+    )
 
     @model_validator(mode="after")
     def _kl_has_a_gradient(self):
@@ -278,7 +281,9 @@ class EnvConfig(Section):
     allowed_game_indices: tuple[int, ...] | None = option(
         None, "the game indices (0-21) that a range of task IDs may draw; none: all", "game_indices"
     )
-    opponent: str = option("mcts", "opponent of the stages that name none", "opponent_type")
+    opponent: str = option(
+        "mcts", "opponent of the stages that name none; a list: one for each other seat", "opponent_type"
+    )
     max_retries: int = option(2, "second chances after a reply that is no legal move", "retries", ge=0)
     max_turns: int | None = option(None, "cut a game after so many of the learner's decisions", ge=1)
     invalid_penalty: float = option(0.0, "taken off the reward for every reply that is no legal move", ge=0)
@@ -298,10 +303,15 @@ class EnvConfig(Section):
                 raise ValueError(f"{index} is not allowed; a game index is 0 to {len(CATALOGUE) - 1}")
         return indices or None
 
+    @field_validator("opponent", mode="before")
+    @classmethod
+    def _joined(cls, opponent):
+        return one_word(opponent)
+
     @field_validator("opponent")
     @classmethod
     def _opponent(cls, opponent):
-        parse_opponent(opponent)
+        parse_opponents(opponent)
         return opponent
 
 # %% ../nbs/20a_options.ipynb #45d9f28d
@@ -338,11 +348,16 @@ class StageConfig(Section):
     def _tasks(cls, tasks):
         return tuple(check_task(task) for task in tasks)
 
+    @field_validator("opponent", mode="before")
+    @classmethod
+    def _joined(cls, opponent):
+        return one_word(opponent)
+
     @field_validator("opponent")
     @classmethod
     def _opponent(cls, opponent):
         if opponent is not None:
-            parse_opponent(opponent)
+            parse_opponents(opponent)
         return opponent
 
 # %% ../nbs/20a_options.ipynb #6f95d659

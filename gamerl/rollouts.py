@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['REWARDS', 'Player', 'UniformPlayer', 'Answer', 'ModelPlayer', 'Written', 'FreePlayer', 'Decision', 'PlayedGame',
-           'Table', 'play_games', 'own_words', 'replies', 'replies_of', 'Batch', 'Sample', 'sample_of', 'Rows',
-           'make_batch']
+           'Table', 'play_games', 'spread', 'own_words', 'replies', 'replies_of', 'Batch', 'Sample', 'sample_of',
+           'Rows', 'make_batch']
 
 # %% ../nbs/20_rollouts.ipynb #bf91719a
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from .environment import Episode, GameEnv
 from .models import Policy, using
-from .opponents import searches
+from .opponents import OpponentSpec, searches
 from .ppo import mix_uniform
 from .prompts import Observation, reply_text
 from .sampling import Completion, Encoder, Prefix, Question, draw, generate, score
@@ -198,7 +198,7 @@ class Table:
 def play_games(
     tasks: Sequence[Task],
     player: Player,  # decides for the learner
-    past: Callable[[Task], Player] | None = None,  # who decides for the snapshot seats of a task
+    past: Callable[[Task, OpponentSpec], Player] | None = None,  # who decides for a seat of another model
     make_env: Callable[[], GameEnv] = GameEnv,  # with its options
     threads: int = 1,  # in which searching opponents think
     salt: str | Sequence[str] = "moves",  # names the draws: another word, other moves; or one for each game
@@ -207,14 +207,27 @@ def play_games(
     "Play all games to their end."
     words = own_words(tasks, salt) if isinstance(salt, str) else salt
     tables = [Table(task, make_env(), task.rng(word)) for task, word in zip(tasks, words)]
-    with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
-        run = pool.map if pool and any(searches(task.opponent) for task in tasks) else map
-        list(run(Table.start, tables))
-        while waiting := [table for table in tables if table.observation is not None]:
-            list(run(Table.decide, waiting, replies(waiting, player, past)))
+    slow = any(searches(task.opponent) for task in tasks)
+    halves = [tables[::2], tables[1::2]] if slow else [tables]
+    with ThreadPoolExecutor(threads) if slow else nullcontext() as pool:
+        under_way = [spread(pool, Table.start, half) for half in halves]
+        while any(table.played is None for table in tables):
+            for n, half in enumerate(halves):
+                for one in under_way[n]:
+                    one.result()
+                waiting = [table for table in half if table.played is None]
+                under_way[n] = spread(pool, Table.decide, waiting, replies(waiting, player, past))
             if progress:
                 progress(sum(table.played is not None for table in tables))
     return [table.played for table in tables]
+
+
+def spread(pool: ThreadPoolExecutor | None, work: Callable, *columns: Sequence) -> list[Future]:
+    "Do some work for each row, in threads if there are any; returns what has to be waited for."
+    if pool is None:
+        list(map(work, *columns))
+        return []
+    return [pool.submit(work, *row) for row in zip(*columns)]
 
 
 def own_words(tasks: Sequence[Task], salt: str) -> list[str]:
@@ -230,12 +243,13 @@ def own_words(tasks: Sequence[Task], salt: str) -> list[str]:
 def replies(
     waiting: Sequence[Table],
     player: Player,
-    past: Callable[[Task], Player] | None,
+    past: Callable[[Task, OpponentSpec], Player] | None,
 ) -> list[int | Written]:
     "Ask each player once about all the games that wait for it, and draw the moves."
     asked: dict[Player, list[int]] = {}
     for n, table in enumerate(waiting):
-        who = past(table.task) if table.env.is_past(table.observation.player) else player
+        env, seat = table.env, table.observation.player
+        who = past(table.task, env.opponent(seat)) if env.is_past(seat) else player
         asked.setdefault(who, []).append(n)
     found = [None] * len(waiting)
     for who, numbers in asked.items():
@@ -397,5 +411,6 @@ def make_batch(
     "Line up the learner's decisions of some games."
     rows = Rows()
     for game in games:
-        rows.add(game, player, REWARDS[reward], invalid_penalty)
+        if not game.episode.failed:
+            rows.add(game, player, REWARDS[reward], invalid_penalty)
     return rows.batch()

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['YES_NO', 'CARDS', 'GIN', 'CLOBBER', 'HEARTS', 'EUCHRE', 'DOTS', 'PHANTOM', 'VULNERABLE', 'CATALOGUE',
            'CONFIGS_PER_GAME', 'CatalogueGame', 'all_variants', 'catalogue_game', 'game_string', 'load_game', 'TaskID',
-           'decode_task_id', 'encode_task_id', 'opening_state', 'Task']
+           'decode_task_id', 'encode_task_id', 'opening_state', 'one_word', 'Task']
 
 # %% ../nbs/00_tasks.ipynb #68973637
 import difflib
@@ -14,7 +14,7 @@ import itertools
 import json
 import numbers
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 
@@ -204,6 +204,13 @@ def opening_state(
             state.apply_action(actions[0])
     return state
 
+# %% ../nbs/00_tasks.ipynb #4f974d15
+def one_word(
+    opponent: str | Sequence[str],  # a word, or a list of words
+) -> str:
+    "Several opponents as one word, with commas between them."
+    return ",".join(map(str, opponent)) if isinstance(opponent, (list, tuple)) else opponent
+
 # %% ../nbs/00_tasks.ipynb #fd576ea2
 @dataclass(frozen=True)
 class Task:
@@ -212,11 +219,12 @@ class Task:
     game: str  # OpenSpiel's game string
     seed: int = 0  # every random draw of the episode follows from it
     seat: int | None = None  # the learner's seat; None: seed % num_players
-    opponent: str = "random"  # who sits on the other seats
+    opponent: str = "random"  # who sits on the other seats; given as a list, one word for each of them
     opening: tuple[int, ...] = ()  # actions played before anybody decides
     task_id: int | None = None  # where the task comes from, if from a task ID
 
     def __post_init__(self):
+        object.__setattr__(self, "opponent", one_word(self.opponent))
         _check_task(self)
         object.__setattr__(self, "opening", tuple(self.opening))
         if self.opening:
@@ -233,7 +241,7 @@ class Task:
         task_id: int,  # any integer that is not negative
         seed: int = 0,
         seat: int | None = None,
-        opponent: str = "random",
+        opponent: str | Sequence[str] = "random",
     ) -> "Task":
         "The task that a task ID and a seed name."
         decoded = decode_task_id(task_id)

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['METRICS', 'mean', 'game_metrics', 'summary', 'make_curriculum', 'make_policy', 'make_encoder', 'make_player',
-           'make_accelerator', 'Snapshot', 'PPOTrainer', 'trainer_state', 'save', 'restore', 'Stopped', 'stop_gently',
-           'step_line', 'advance_lines', 'Log', 'progress_bar', 'is_over', 'run', 'report']
+           'load_player', 'make_accelerator', 'PPOTrainer', 'trainer_state', 'save', 'restore', 'Stopped',
+           'stop_gently', 'step_line', 'advance_lines', 'Log', 'progress_bar', 'is_over', 'run', 'report']
 
 # %% ../nbs/23_training.ipynb #dd853346
 import json
@@ -16,8 +16,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -33,9 +33,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from .checkpoints import find_checkpoint, prune, write_checkpoint
-from .config import Config
+from .config import Config, load_config
 from .curriculum import Advance, Curriculum, Stage
 from .environment import GameEnv
+from .league import Pool, past_players, record_rivals
 from .learning import Learner, scheduled
 from gamerl.models import (
     Policy,
@@ -47,6 +48,7 @@ from gamerl.models import (
     save_policy,
     using,
 )
+from .opponents import OpponentSpec
 from .rollouts import REWARDS, FreePlayer, ModelPlayer, PlayedGame, make_batch, own_words, play_games
 from .sampling import Encoder
 from .tasks import Task
@@ -68,6 +70,7 @@ METRICS = {
     "questions": "distinct prompts among them; each is computed once",
     "truncated": "share of games that were cut",
     "forfeited": "share of games lost by replies that were no legal moves",
+    "failed": "games that an opponent could not finish; they are left out of everything else",
     "loss": "policy_loss + vf_coef value_loss - entropy_coef entropy + kl_coef kl, mean over decisions",
     "policy_loss": "PPO's clipped surrogate, negated",
     "value_loss": "half the squared error of the critic, clipped",
@@ -111,15 +114,18 @@ def game_metrics(results: Sequence[dict]) -> dict[str, float]:
     return metrics
 
 
-def summary(game: PlayedGame, reward: float) -> dict:
+def summary(game: PlayedGame, reward: Callable[[float], float]) -> dict:
     "What the curriculum and the metrics need to know of a game, as plain data."
     episode = game.episode
+    if episode.failed:
+        return {"task": episode.task.to_json(), "failed": episode.failed}
     return {
         "task": episode.task.to_json(),
+        "failed": None,
         "game": episode.task.game,
         "seat": episode.task.player,
         "score": episode.score,
-        "reward": reward,
+        "reward": reward(episode.score),
         "success": float(episode.success),
         "truncated": float(episode.truncated),
         "forfeited": float(episode.forfeited),
@@ -185,6 +191,20 @@ def make_player(
     return ModelPlayer(policy, encode, temperature, exploration, config.ppo.rollout_rows, weights)
 
 
+@lru_cache(maxsize=4)
+def load_player(
+    path: str,  # a checkpoint, or a run's folder for its latest
+    device: torch.device | str = "auto",
+) -> ModelPlayer:  # cached: a model is loaded once
+    "The trained model of another run at the table, as its own configuration wants it."
+    folder = find_checkpoint(path)
+    config = load_config(folder / "config.json")
+    with torch.random.fork_rng():  # its making draws numbers, which must not disturb the run
+        policy = make_policy(config, device)
+    restore_policy(policy, folder)
+    return make_player(policy.eval(), config)
+
+
 def make_accelerator(config: Config) -> Accelerator:
     "Device, precision, processes and trackers of a configuration."
     run = config.run
@@ -205,14 +225,6 @@ def make_accelerator(config: Config) -> Accelerator:
     )
 
 # %% ../nbs/23_training.ipynb #931b37c7
-@dataclass(frozen=True)
-class Snapshot:
-    "The adapter as it was after some step."
-
-    step: int
-    weights: dict[str, Tensor]
-
-
 class PPOTrainer:
     "Plays games and learns from them, one step at a time."
 
@@ -227,7 +239,7 @@ class PPOTrainer:
         self.learner = Learner(self.policy, config.ppo, self.accelerator)
         self.curriculum = make_curriculum(config)
         self.average = WeightAverage(config.ppo.ema_decay) if config.ppo.ema_decay else None
-        self.pool: list[Snapshot] = []
+        self.pool = Pool(config.ppo.pool_size, config.ppo.snapshot_sampling)
         self.encode = make_encoder(self.policy, config)
         self.steps, self.seconds = 0, 0.0
 
@@ -281,28 +293,40 @@ class PPOTrainer:
             salt=words[share],
         )
 
-    def past_players(self, player: ModelPlayer) -> Callable[[Task], ModelPlayer]:
-        "Who sits on a snapshot's seat: one of the pool, or the present policy while it is empty."
-        pasts = [self.player(weights=snapshot.weights) for snapshot in self.pool]
-
-        def past(task: Task) -> ModelPlayer:
-            return task.rng(f"snapshot {self.steps}").choice(pasts) if pasts else player
-
-        return past
+    def past_players(self, player: ModelPlayer) -> Callable[[Task, OpponentSpec], ModelPlayer]:
+        "Who decides for the seats that are not the learner's own."
+        return past_players(
+            self.pool,
+            str(self.steps),
+            play=lambda weights: self.player(weights=weights),
+            load=lambda folder: load_player(folder, self.accelerator.device),
+            present=player,
+        )
 
     def remember(self, games: Sequence[PlayedGame]) -> tuple[list[Advance], dict[str, float]]:
-        "Tell the curriculum how the games of all processes went."
+        "Tell the curriculum and the pool how the games of all processes went."
         reward = REWARDS[self.config.env.reward]
-        results = gather_object([summary(game, reward(game.episode.score)) for game in games])
-        advances = [
-            self.curriculum.record(Task.from_json(r["task"]), r["score"], bool(r["success"])) for r in results
-        ]
+        told = gather_object([summary(game, reward) for game in games])
+        results = [r for r in told if not r["failed"]]
+        if not results:
+            raise ValueError(f"opponent: no game of step {self.steps} could be finished; {told[0]['failed']}")
+        tasks = [Task.from_json(r["task"]) for r in results]
+        record_rivals(self.pool, str(self.steps), tasks, [r["score"] for r in results])
+        advances = [self.tell(r) for r in told]
         return [a for a in advances if a], game_metrics(results) | {
             "episodes": self.curriculum.episodes,
             "stage": self.curriculum.number,
             "window_success": self.curriculum.success_rate,
             "failures": len(self.curriculum.failures),
+            "failed": len(told) - len(results),
         }
+
+    def tell(self, result: dict) -> Advance | None:
+        "Tell the curriculum how one game went."
+        task = Task.from_json(result["task"])
+        if result["failed"]:
+            return self.curriculum.drop(task)
+        return self.curriculum.record(task, result["score"], bool(result["success"]))
 
     def weights(self) -> dict[str, Tensor]:
         "A copy of the adapter in ordinary memory."
@@ -315,8 +339,7 @@ class PPOTrainer:
         if self.average:
             self.average.update(self.weights())
         if every and self.steps % every == 0:
-            self.pool.append(Snapshot(self.steps, self.weights()))
-            self.pool = self.pool[-self.config.ppo.pool_size :]
+            self.pool.add(self.steps, self.weights())
 
 # %% ../nbs/23_training.ipynb #2557140b
 def trainer_state(trainer: PPOTrainer) -> dict:
@@ -327,7 +350,7 @@ def trainer_state(trainer: PPOTrainer) -> dict:
         "learner": trainer.learner.state_dict(),
         "curriculum": trainer.curriculum.state_dict(),
         "average": trainer.average.state_dict() if trainer.average else None,
-        "pool": [{"step": s.step, "weights": s.weights} for s in trainer.pool],
+        "pool": trainer.pool.state_dict(),
     }
 
 
@@ -365,7 +388,7 @@ def restore(
     trainer.curriculum.load_state_dict(state["curriculum"])
     if trainer.average and state["average"]:
         trainer.average.load_state_dict(state["average"])
-    trainer.pool = [Snapshot(s["step"], s["weights"]) for s in state["pool"]]
+    trainer.pool.load_state_dict(state["pool"])
     return folder
 
 # %% ../nbs/23_training.ipynb #c13543a7

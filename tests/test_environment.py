@@ -338,7 +338,7 @@ def test_a_finished_opening_leaves_nothing_to_answer():
         (lambda: Task("tic_tac_toe", opening=(0, 0)), "opening"),
         (lambda: Task("goofspiel(num_cards=4)", opening=(0, 1)), "opening"),
         (lambda: GameEnv().reset(Task("hex", opponent="mtcs")), "mtcs"),
-        (lambda: GameEnv().reset(Task("liars_dice", opponent="ismcts:10")), "liars_dice"),
+        (lambda: GameEnv().reset(Task("hex", opponent="ismcts:10")), "hides nothing"),
         (lambda: GameEnv().reset(Task("negotiation")), "repeated"),
         (lambda: GameEnv(retries=-1), "retries: -1"),
         (lambda: GameEnv(max_turns=0), "max_turns: 0"),
