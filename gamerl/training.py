@@ -7,7 +7,7 @@ __all__ = ['METRICS', 'mean', 'game_metrics', 'summary', 'make_curriculum', 'mak
            'load_player', 'make_accelerator', 'PPOTrainer', 'trainer_state', 'save', 'restore', 'Stopped',
            'stop_gently', 'step_line', 'advance_lines', 'Log', 'progress_bar', 'is_over', 'run', 'report']
 
-# %% ../nbs/23_training.ipynb #dd853346
+# %% ../nbs/23_training.ipynb #0ee0885f
 import json
 import os
 import random
@@ -49,6 +49,7 @@ from gamerl.models import (
     using,
 )
 from .opponents import OpponentSpec
+from .replay import replay_task
 from .rollouts import REWARDS, FreePlayer, ModelPlayer, PlayedGame, make_batch, own_words, play_games
 from .sampling import Encoder
 from .tasks import Task
@@ -224,7 +225,7 @@ def make_accelerator(config: Config) -> Accelerator:
         ],  # the others wait while one judges
     )
 
-# %% ../nbs/23_training.ipynb #931b37c7
+# %% ../nbs/23_training.ipynb #569501ea
 class PPOTrainer:
     "Plays games and learns from them, one step at a time."
 
@@ -258,7 +259,7 @@ class PPOTrainer:
         rank = self.accelerator.process_index
         empty = min(gather_object([len(batch)])) == 0  # some process met no decision: nothing to agree on
         metrics = {} if empty else self.learner.learn(batch, now, self.rng(f"minibatches {rank}"))
-        advances, seen = self.remember(games)
+        advances, seen = self.remember(games, player)
         self.keep_weights()
         finished = time.perf_counter()
         self.seconds += finished - started
@@ -303,10 +304,12 @@ class PPOTrainer:
             present=player,
         )
 
-    def remember(self, games: Sequence[PlayedGame]) -> tuple[list[Advance], dict[str, float]]:
+    def remember(
+        self, games: Sequence[PlayedGame], player: ModelPlayer
+    ) -> tuple[list[Advance], dict[str, float]]:
         "Tell the curriculum and the pool how the games of all processes went."
         reward = REWARDS[self.config.env.reward]
-        told = gather_object([summary(game, reward) for game in games])
+        told = gather_object([summary(game, reward) | self.again(game, player) for game in games])
         results = [r for r in told if not r["failed"]]
         if not results:
             raise ValueError(f"opponent: no game of step {self.steps} could be finished; {told[0]['failed']}")
@@ -321,12 +324,22 @@ class PPOTrainer:
             "failed": len(told) - len(results),
         }
 
+    def again(self, game: PlayedGame, player: ModelPlayer) -> dict:
+        "The task to remember a lost game by, as plain data."
+        options = self.config.curriculum
+        if game.episode.failed or game.episode.success or options.replay_from == "start":
+            return {"again": None}
+        rule, decisions = options.replay_from, options.replay_decisions
+        task = replay_task(game, player, rule, decisions, self.config.env.reward)
+        return {"again": task.to_json()}
+
     def tell(self, result: dict) -> Advance | None:
         "Tell the curriculum how one game went."
-        task = Task.from_json(result["task"])
+        task, again = Task.from_json(result["task"]), result["again"]
         if result["failed"]:
             return self.curriculum.drop(task)
-        return self.curriculum.record(task, result["score"], bool(result["success"]))
+        again = Task.from_json(again) if again else None
+        return self.curriculum.record(task, result["score"], bool(result["success"]), again)
 
     def weights(self) -> dict[str, Tensor]:
         "A copy of the adapter in ordinary memory."

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from gamerl.checkpoints import find_checkpoint, latest, list_checkpoints
 from gamerl.config import load_config
 from gamerl.models import adapter_weights
+from gamerl.tasks import opening_state
 from gamerl.training import PPOTrainer, restore
 
 torch.set_num_threads(1)
@@ -272,6 +273,31 @@ def test_it_learns():
     before, after = sum(success[:2]) / 2, sum(success[-3:]) / 3
     spread = math.sqrt(before * (1 - before) / (2 * 96) + after * (1 - after) / (3 * 96))
     assert after - before > 4 * spread, success
+
+
+@pytest.mark.parametrize("rule", ["before_end", "value_drop"])
+def test_lost_games_are_taken_up_again_inside(rule):
+    "What the buffer keeps are positions of lost games with the learner to move, and those are played."
+    overrides = {
+        "env.games": "hex(board_size=3)",
+        "ppo.batch_size": 24,
+        "curriculum.replay_from": rule,
+        "curriculum.failure_replay_prob": 0.5,
+    }
+    trainer = PPOTrainer(load_config(profile="tiny", overrides=overrides))
+    trainer.step()
+    kept = list(trainer.curriculum.failures.scores)
+    inside = [task for task in kept if task.opening]
+    assert len(inside) > len(kept) / 2
+    for task in inside:
+        state = opening_state(task.game, task.opening)
+        assert state.current_player() == task.player == task.seat
+    games = trainer.play(trainer.player())
+    replayed = [game for game in games if game.episode.task in kept]
+    assert replayed
+    for game in replayed:
+        opening = game.episode.task.opening
+        assert game.episode.actions[: len(opening)] == opening
 
 
 @pytest.fixture(autouse=True)
