@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gamerl.tasks import CATALOGUE
+
 SCRIPTS = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -45,3 +47,25 @@ def test_gpu_runs_a_small_shape_without_a_gpu(tmp_path):
         assert sum(found["update_parts"].values()) <= found["update_seconds"]
         assert all(seconds > 0 for seconds in found["update_parts"].values())
     assert (tmp_path / "gpu.md").read_text().count("\n") == 2 + len(rows)
+
+
+@pytest.mark.slow
+def test_games_measures_every_variant(tmp_path):
+    words = [sys.executable, SCRIPTS / "games.py", "--quick", "--out", tmp_path / "games.json"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "games.json").read_text())["games"]
+    assert [row["index"] for row in rows] == [e.index for e in CATALOGUE for _ in e.variants]
+    for row in rows:
+        length = row["tokens"]["tiny"]
+        assert 0 < length["turn"] < length["mean"] <= length["most"] and 0 <= row["own_share"] < 1
+
+
+@pytest.mark.slow
+def test_replay_compares_three_rules(tmp_path):
+    words = [sys.executable, SCRIPTS / "replay.py", "--steps", "2", "--seeds", "1", "--episodes", "4"]
+    done = subprocess.run([*words, "--out", tmp_path / "replay.json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    runs = json.loads((tmp_path / "replay.json").read_text())["runs"]
+    assert [run["rule"] for run in runs] == ["start", "before_end", "value_drop"]
+    assert all(run["games"] == 4 and len(run["curve"]) == 2 for run in runs)
