@@ -45,3 +45,13 @@ def test_gpu_runs_a_small_shape_without_a_gpu(tmp_path):
         assert sum(found["update_parts"].values()) <= found["update_seconds"]
         assert all(seconds > 0 for seconds in found["update_parts"].values())
     assert (tmp_path / "gpu.md").read_text().count("\n") == 2 + len(rows)
+
+
+@pytest.mark.slow
+def test_opponents_measures_overlap_and_languages(tmp_path):
+    run("opponents.py", "--quick", "--output", tmp_path / "opponents.json")
+    told = json.loads((tmp_path / "opponents.json").read_text())
+    for row in told["overlap"]:
+        assert 0 < row["ratio"] and 0 < row["bound"] and max(row["search"], row["learner"]) > 0
+    for row in told["languages"]:
+        assert row["times_faster"] > 1 and row["interval"][0] <= row["points"] <= row["interval"][1]
