@@ -205,6 +205,11 @@ class GameEnv:
             return self._refuse(str(reply), parsed.why)
         return self._accept(parsed.action)
 
+    @property
+    def moves(self) -> tuple[tuple[int, int], ...]:
+        "Seat and action of every choice that a player has made."
+        return tuple((move.player, move.action) for move in self._state.full_history() if move.player >= 0)
+
     def is_past(self, player: int) -> bool:
         "Whether an earlier version of the learner answers for this seat."
         return self._played == "snapshot" and player != self.task.player
@@ -270,7 +275,6 @@ class GameEnv:
     def _end(self, loser: int | None = None, final: Observation | None = None) -> None:
         "Write down the game."
         returns, players = self._state.returns(), self.game.num_players()
-        history = self._state.full_history()
         if loser is not None:
             scores = forfeit_scores(players, loser)
             returns[loser] = self.game.min_utility()
@@ -286,7 +290,7 @@ class GameEnv:
             terminated=final is None,
             truncated=final is not None,
             actions=tuple(self._state.history()),
-            moves=tuple((move.player, move.action) for move in history if move.player >= 0),
+            moves=self.moves,
             opponent_played=self._played,
             invalid_replies=self._invalid,
             forfeited=loser is not None,
