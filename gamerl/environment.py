@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyspiel
 
-from .opponents import is_learner, make_opponent, resolve_opponent
+from .opponents import is_learner, make_opponent, resolve_opponent, searches
 from .prompts import Observation, Parsed, observe, parse_reply
 from .tasks import Task, load_game, opening_state
 
@@ -213,6 +213,10 @@ class GameEnv:
     def is_past(self, player: int) -> bool:
         "Whether an earlier version of the learner answers for this seat."
         return self._played == "snapshot" and player != self.task.player
+
+    def waits(self, task: Task) -> bool:
+        "Whether others take their time in a task, so that several games should go on at once."
+        return searches(task.opponent)
 
     def _accept(self, action: int) -> Step:
         "Play a legal move and everything up to the next question."

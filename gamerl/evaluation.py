@@ -7,7 +7,7 @@ __all__ = ['EXACT_GAMES', 'Exact', 'exact_results', 'Row', 'pool', 'Report', 'ya
            'paired_gain', 'Comparison', 'compare']
 
 # %% ../nbs/24_evaluation.ipynb #cell-2
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from .environment import GameEnv
 from .exact import ExactResult, exact_match, move_table, nash_conv
 from .matches import BlindPlayer, Match, bootstrap_mean, find_floor, play_match
 from .opponents import is_learner
@@ -244,10 +245,11 @@ def evaluate_game(
     threads: int = 1,  # games whose opponents may think at the same time
     floor_games: int
     | None = None,  # games to choose the blind player by; four for each game of the match by default
+    make_env: Callable[[], GameEnv] = GameEnv,  # where the player's own games are played
 ) -> Row:
     "One game of a report."
     floor_games = min(4 * num_episodes, 2000) if floor_games is None else floor_games
-    match = play_match(player, game, opponent, num_episodes, seed, threads)
+    match = play_match(player, game, opponent, num_episodes, seed, threads, make_env=make_env)
     blind, floor, chance = yardsticks(game, opponent, num_episodes, seed, threads, floor_games)
     kind, seats = load_game(game).get_type().short_name, load_game(game).num_players()
     small = kind in EXACT_GAMES and seats == 2
@@ -264,6 +266,7 @@ def evaluate(
     threads: int = 1,  # games whose opponents may think at the same time
     floor_games: int
     | None = None,  # games to choose the blind player by; four for each game of the match by default
+    make_env: Callable[[], GameEnv] = GameEnv,  # where the player's own games are played
 ) -> Report:
     "Play a match in every game, from every seat, beside a blind and a random player."
     if is_learner(opponent):
@@ -273,10 +276,8 @@ def evaluate(
     if not games:
         raise ValueError("games: nothing to play; give at least one game or task ID")
     specs = [decode_task_id(game).spec if isinstance(game, int) else game for game in games]
-    return Report(
-        tuple(evaluate_game(player, g, opponent, num_episodes, seed, threads, floor_games) for g in specs),
-        seed,
-    )
+    options = (opponent, num_episodes, seed, threads, floor_games, make_env)
+    return Report(tuple(evaluate_game(player, game, *options) for game in specs), seed)
 
 # %% ../nbs/24_evaluation.ipynb #cell-35
 def paired_gain(

@@ -9,7 +9,7 @@ __all__ = ['wilson', 'bootstrap_mean', 'match_tasks', 'Match', 'summarise', 'pla
 # %% ../nbs/20c_matches.ipynb #cell-2
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from math import ceil, log2, sqrt
@@ -17,7 +17,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from .environment import Episode
+from .environment import Episode, GameEnv
 from .prompts import Observation
 from .rollouts import Player, UniformPlayer, play_games
 from .tasks import Task, load_game
@@ -140,10 +140,12 @@ def play_match(
     seed: int = 0,  # which deals
     threads: int = 1,  # games whose opponents may think at the same time
     purpose: str = "measure",  # see `match_tasks`
+    make_env: Callable[[], GameEnv] = GameEnv,  # where the games are played
 ) -> Match:
     "Play a match from every seat."
     tasks = match_tasks(game, opponent, num_episodes, seed, purpose)
-    return summarise([played.episode for played in play_games(tasks, player, threads=threads)])
+    games = play_games(tasks, player, make_env=make_env, threads=threads)
+    return summarise([played.episode for played in games])
 
 # %% ../nbs/20c_matches.ipynb #cell-32
 @dataclass(frozen=True)

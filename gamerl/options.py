@@ -274,7 +274,12 @@ class EnvConfig(Section):
     max_turns: int | None = option(None, "cut a game after so many of the learner's decisions", ge=1)
     invalid_penalty: float = option(0.0, "taken off the reward for every reply that is no legal move", ge=0)
     reward: Literal["score", "win"] = option("score", "the score stretched to -1 to 1, or only its sign")
-    search_threads: int = option(2, "threads in which searching opponents think", ge=1)
+    search_threads: int = option(
+        2, "threads in which searching opponents think, or game servers are waited for", ge=1
+    )
+    server_url: tuple[str, ...] | None = option(
+        None, "game servers to play on, with commas between; none: here", "server_urls"
+    )
 
     @field_validator("games")
     @classmethod
@@ -288,6 +293,14 @@ class EnvConfig(Section):
             if not 0 <= index < len(CATALOGUE):
                 raise ValueError(f"{index} is not allowed; a game index is 0 to {len(CATALOGUE) - 1}")
         return indices or None
+
+    @field_validator("server_url")
+    @classmethod
+    def _servers(cls, urls):
+        for url in urls or ():
+            if not url.startswith(("http://", "https://")):
+                raise ValueError(f"{show(url)} is not allowed; it must begin with http:// or https://")
+        return urls or None
 
     @field_validator("opponent")
     @classmethod

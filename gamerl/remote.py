@@ -254,7 +254,7 @@ class PlainGame:
             final_observation=final,
         )
 
-# %% ../nbs/05a_remote.ipynb #436f47e1
+# %% ../nbs/05a_remote.ipynb #e9094bfb
 _seated = count()  # environments so far: each begins at the next server
 
 
@@ -319,6 +319,10 @@ class RemoteEnv:
     def is_past(self, player: int) -> bool:
         "Whether an earlier version of the learner answers for this seat."
         return parse_opponent(self.task.opponent).kind == "snapshot" and player != self.task.player
+
+    def waits(self, task: Task) -> bool:
+        "Whether others take their time in a task: the network always does."
+        return True
 
     def close(self) -> None:
         "Tell the server that a game will not be finished."

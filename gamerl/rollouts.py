@@ -22,7 +22,6 @@ from torch import Tensor
 
 from .environment import Episode, GameEnv
 from .models import Policy, using
-from .opponents import searches
 from .ppo import mix_uniform
 from .prompts import Observation, reply_text
 from .sampling import Completion, Encoder, Prefix, Question, draw, generate, score
@@ -200,7 +199,7 @@ def play_games(
     player: Player,  # decides for the learner
     past: Callable[[Task], Player] | None = None,  # who decides for the snapshot seats of a task
     make_env: Callable[[], GameEnv] = GameEnv,  # with its options
-    threads: int = 1,  # in which searching opponents think
+    threads: int = 1,  # in which searching opponents think, or servers are waited for
     salt: str | Sequence[str] = "moves",  # names the draws: another word, other moves; or one for each game
     progress: Callable[[int], None] | None = None,  # told how many games are over
 ) -> list[PlayedGame]:  # in the order of the tasks
@@ -208,7 +207,7 @@ def play_games(
     words = own_words(tasks, salt) if isinstance(salt, str) else salt
     tables = [Table(task, make_env(), task.rng(word)) for task, word in zip(tasks, words)]
     with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
-        run = pool.map if pool and any(searches(task.opponent) for task in tasks) else map
+        run = pool.map if pool and any(table.env.waits(table.task) for table in tables) else map
         list(run(Table.start, tables))
         while waiting := [table for table in tables if table.observation is not None]:
             list(run(Table.decide, waiting, replies(waiting, player, past)))

@@ -9,6 +9,7 @@ __all__ = ['OWN_BUDGET', 'judged_games', 'judged_opponents', 'judge', 'Exploitab
 # %% ../nbs/26_runs.ipynb #5ebce6d1
 import json
 from collections.abc import Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -18,13 +19,15 @@ from rich.console import Console
 from .checkpoints import find_checkpoint, list_checkpoints
 from .config import Config, load_config
 from .curriculum import blocks, parse_source
+from .environment import GameEnv
 from .evaluation import EXACT_GAMES, Report, compare, evaluate
 from .exact import MoveTable, mixture, move_table, nash_conv
 from .models import Policy, count_parameters, restore_policy
 from .opponents import is_learner
 from .plots import plot_report, plot_run
+from .remote import RemoteEnv
 from .tasks import decode_task_id
-from .training import PPOTrainer, make_player, make_policy, restore, run
+from .training import PPOTrainer, make_player, make_policy, make_table, restore, run
 
 # %% ../nbs/26_runs.ipynb #3ebc4671
 def judged_games(config: Config) -> list[str]:
@@ -53,8 +56,9 @@ def judge(policy: Policy, config: Config) -> Report:
     "Play the matches of a configuration."
     player = make_player(policy, config)
     games, run = judged_games(config), config.run
+    options = {"seed": 1, "threads": config.env.search_threads, "make_env": partial(make_table, config)}
     reports = [
-        evaluate(player, games, opponent, run.eval_episodes, seed=1, threads=config.env.search_threads)
+        evaluate(player, games, opponent, run.eval_episodes, **options)
         for opponent in judged_opponents(config)
     ]
     return sum(reports[1:], reports[0])
@@ -214,12 +218,20 @@ def evaluate_checkpoint(
     seed: int = 0,  # which deals
     as_json: bool = False,  # print JSON instead of a table
     weights: str = "last",  # "last" or "average"
+    server_url: Sequence[str] | None = None,  # game servers to play on; None: here
 ) -> Report:
     "Let a trained model play matches; prints and returns the report."
     policy, config = load_checkpoint(checkpoint, weights=weights)
     player = make_player(policy, config)
-    threads = config.env.search_threads
-    report = evaluate(player, games or judged_games(config), opponent, num_episodes, seed, threads)
+    report = evaluate(
+        player,
+        games or judged_games(config),
+        opponent,
+        num_episodes,
+        seed,
+        threads=config.env.search_threads,
+        make_env=partial(RemoteEnv, server_url) if server_url else GameEnv,
+    )
     if as_json:
         print(json.dumps(report.to_json(), indent=2))
     else:
