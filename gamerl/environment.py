@@ -19,6 +19,7 @@ from gamerl.opponents import (
     make_opponent,
     played_word,
     resolve_opponents,
+    searches,
 )
 from .prompts import Observation, Parsed, observe, parse_reply
 from .tasks import Task, load_game, opening_state
@@ -224,6 +225,11 @@ class GameEnv:
             return self._refuse(str(reply), parsed.why)
         return self._accept(parsed.action)
 
+    @property
+    def moves(self) -> tuple[tuple[int, int], ...]:
+        "Seat and action of every choice that a player has made."
+        return tuple((move.player, move.action) for move in self._state.full_history() if move.player >= 0)
+
     def is_past(self, player: int) -> bool:
         "Whether a model other than the present learner answers for this seat."
         return player in self._others and is_other(self._others[player])
@@ -231,6 +237,10 @@ class GameEnv:
     def opponent(self, player: int) -> OpponentSpec:
         "Who sits on one of the other seats."
         return self._others[player]
+
+    def waits(self, task: Task) -> bool:
+        "Whether others take their time in a task, so that several games should go on at once."
+        return searches(task.opponent)
 
     def _accept(self, action: int) -> Step:
         "Play a legal move and everything up to the next question."
@@ -307,7 +317,7 @@ class GameEnv:
             terminated=not cut,
             truncated=cut,
             actions=tuple(self._state.history()),
-            moves=tuple((m.player, m.action) for m in self._state.full_history() if m.player >= 0),
+            moves=self.moves,
             opponent_played=self._played,
             invalid_replies=self._invalid,
             forfeited=loser is not None,

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from .environment import GameEnv
 from .exact import ExactResult, exact_match, move_table, nash_conv
 from .matches import BlindPlayer, Match, bootstrap_mean, find_floor, play_match
 from .opponents import OpponentSpec, is_learner, is_other, parse_opponents
@@ -257,10 +258,11 @@ def evaluate_game(
     floor_games: int
     | None = None,  # games to choose the blind player by; four for each game of the match by default
     past: Past | None = None,
+    make_env: Callable[[], GameEnv] = GameEnv,
 ) -> Row:
     "One game of a report."
     floor_games = min(4 * num_episodes, 2000) if floor_games is None else floor_games
-    match = play_match(player, game, opponent, num_episodes, seed, threads, past=past)
+    match = play_match(player, game, opponent, num_episodes, seed, threads, past=past, make_env=make_env)
     blind, floor, chance = None, None, None
     if has_yardsticks(opponent):
         blind, floor, chance = yardsticks(game, opponent, num_episodes, seed, threads, floor_games)
@@ -280,6 +282,7 @@ def evaluate(
     floor_games: int
     | None = None,  # games to choose the blind player by; four for each game of the match by default
     past: Past | None = None,  # needed against `snapshot` and `checkpoint`
+    make_env: Callable[[], GameEnv] = GameEnv,  # where the player's own games are played
 ) -> Report:
     "Play a match in every game, from every seat, beside a blind and a random player."
     if is_other(opponent) and past is None:
@@ -287,7 +290,7 @@ def evaluate(
     if not games:
         raise ValueError("games: nothing to play; give at least one game or task ID")
     specs = [decode_task_id(game).spec if isinstance(game, int) else game for game in games]
-    how = (opponent, num_episodes, seed, threads, floor_games, past)
+    how = (opponent, num_episodes, seed, threads, floor_games, past, make_env)
     return Report(tuple(evaluate_game(player, spec, *how) for spec in specs), seed)
 
 # %% ../nbs/24_evaluation.ipynb #cell-35

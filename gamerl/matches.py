@@ -17,7 +17,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from .environment import Episode
+from .environment import Episode, GameEnv
 from .opponents import OpponentSpec
 from .prompts import Observation
 from .rollouts import Player, UniformPlayer, play_games
@@ -149,10 +149,11 @@ def play_match(
     threads: int = 1,  # games whose opponents may think at the same time
     purpose: str = "measure",  # see `match_tasks`
     past: Callable[[Task, OpponentSpec], Player] | None = None,  # who decides for a seat of another model
+    make_env: Callable[[], GameEnv] = GameEnv,  # where the games are played
 ) -> Match:
     "Play a match from every seat."
     tasks = match_tasks(game, opponent, num_episodes, seed, purpose)
-    played = play_games(tasks, player, past, threads=threads)
+    played = play_games(tasks, player, past, make_env, threads)
     return summarise([game.episode for game in played])
 
 # %% ../nbs/20c_matches.ipynb #cell-32

@@ -273,7 +273,7 @@ def check_task(
     source = parse_source(task)
     return f"{source.start}-{source.stop - 1}" if isinstance(source, range) else source
 
-# %% ../nbs/20a_options.ipynb #9437eb7a
+# %% ../nbs/20a_options.ipynb #7216f286
 class EnvConfig(Section):
     "What is played, against whom, and what a game is worth."
 
@@ -288,7 +288,15 @@ class EnvConfig(Section):
     max_turns: int | None = option(None, "cut a game after so many of the learner's decisions", ge=1)
     invalid_penalty: float = option(0.0, "taken off the reward for every reply that is no legal move", ge=0)
     reward: Literal["score", "win"] = option("score", "the score stretched to -1 to 1, or only its sign")
-    search_threads: int = option(2, "threads in which searching opponents think", ge=1)
+    history_turns: int | Literal["all"] = option(
+        0, "earlier turns of the game that the prompt tells, as a conversation; or all"
+    )
+    search_threads: int = option(
+        2, "threads in which searching opponents think, or game servers are waited for", ge=1
+    )
+    server_url: tuple[str, ...] | None = option(
+        None, "game servers to play on, with commas between; none: here", "server_urls"
+    )
 
     @field_validator("games")
     @classmethod
@@ -302,6 +310,21 @@ class EnvConfig(Section):
             if not 0 <= index < len(CATALOGUE):
                 raise ValueError(f"{index} is not allowed; a game index is 0 to {len(CATALOGUE) - 1}")
         return indices or None
+
+    @field_validator("history_turns")
+    @classmethod
+    def _turns(cls, turns):
+        if turns != "all" and turns < 0:
+            raise ValueError(f"{turns} is not allowed; it must be 0, a positive number or all")
+        return turns
+
+    @field_validator("server_url")
+    @classmethod
+    def _servers(cls, urls):
+        for url in urls or ():
+            if not url.startswith(("http://", "https://")):
+                raise ValueError(f"{show(url)} is not allowed; it must begin with http:// or https://")
+        return urls or None
 
     @field_validator("opponent", mode="before")
     @classmethod

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from .environment import Episode, GameEnv
 from .models import Policy, using
-from .opponents import OpponentSpec, searches
+from .opponents import OpponentSpec
 from .ppo import mix_uniform
 from .prompts import Observation, reply_text
 from .sampling import Completion, Encoder, Prefix, Question, draw, generate, score
@@ -47,7 +47,7 @@ class UniformPlayer:
         "Move probabilities at each observation."
         return [np.full(len(o.legal), 1 / len(o.legal)) for o in observations]
 
-# %% ../nbs/20_rollouts.ipynb #c570472f
+# %% ../nbs/20_rollouts.ipynb #fd522856
 @dataclass(frozen=True)
 class Answer:
     "What the policy said to one question."
@@ -95,7 +95,9 @@ class ModelPlayer:
 
     def question(self, observation: Observation) -> Question:
         "The observation as token ids."
-        return self.encode(observation.messages, tuple(map(reply_text, observation.legal)))
+        return self.encode(
+            observation.messages, tuple(map(reply_text, observation.legal)), observation.earlier
+        )
 
     @torch.no_grad()
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
@@ -200,14 +202,14 @@ def play_games(
     player: Player,  # decides for the learner
     past: Callable[[Task, OpponentSpec], Player] | None = None,  # who decides for a seat of another model
     make_env: Callable[[], GameEnv] = GameEnv,  # with its options
-    threads: int = 1,  # in which searching opponents think
+    threads: int = 1,  # in which searching opponents think, or servers are waited for
     salt: str | Sequence[str] = "moves",  # names the draws: another word, other moves; or one for each game
     progress: Callable[[int], None] | None = None,  # told how many games are over
 ) -> list[PlayedGame]:  # in the order of the tasks
     "Play all games to their end."
     words = own_words(tasks, salt) if isinstance(salt, str) else salt
     tables = [Table(task, make_env(), task.rng(word)) for task, word in zip(tasks, words)]
-    slow = any(searches(task.opponent) for task in tasks)
+    slow = any(table.env.waits(table.task) for table in tables)
     halves = [tables[::2], tables[1::2]] if slow else [tables]
     with ThreadPoolExecutor(threads) if slow else nullcontext() as pool:
         under_way = [spread(pool, Table.start, half) for half in halves]

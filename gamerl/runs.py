@@ -9,6 +9,7 @@ __all__ = ['OWN_BUDGET', 'judged_games', 'judged_opponents', 'judge', 'Exploitab
 # %% ../nbs/26_runs.ipynb #5ebce6d1
 import json
 from collections.abc import Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -26,9 +27,9 @@ from .opponents import is_other, parse_opponents
 from .plots import plot_report, plot_run
 from .rollouts import ModelPlayer
 from .tasks import decode_task_id
-from .training import PPOTrainer, load_player, make_player, make_policy, restore, run
+from .training import PPOTrainer, load_player, make_player, make_policy, make_table, restore, run
 
-# %% ../nbs/26_runs.ipynb #3ebc4671
+# %% ../nbs/26_runs.ipynb #cace8cc7
 def judged_games(config: Config) -> list[str]:
     "The games that a configuration trains on, as OpenSpiel writes them."
     found: dict[str, None] = {}
@@ -56,8 +57,9 @@ def judge(policy: Policy, config: Config) -> Report:
     "Play the matches of a configuration."
     player = make_player(policy, config)
     games, run = judged_games(config), config.run
+    options = {"seed": 1, "threads": config.env.search_threads, "make_env": partial(make_table, config.env)}
     reports = [
-        evaluate(player, games, opponent, run.eval_episodes, seed=1, threads=config.env.search_threads)
+        evaluate(player, games, opponent, run.eval_episodes, **options)
         for opponent in judged_opponents(config)
     ]
     return sum(reports[1:], reports[0])
@@ -247,13 +249,16 @@ def evaluate_checkpoint(
     seed: int = 0,  # which deals
     as_json: bool = False,  # print JSON instead of a table
     weights: str = "last",  # "last" or "average"
+    server_url: Sequence[str] | None = None,  # game servers to play on; None: here
 ) -> Report:
     "Let a trained model play matches; prints and returns the report."
     policy, config = load_checkpoint(checkpoint, weights=weights)
     player = make_player(policy, config)
     past = load_past(checkpoint, opponent, policy, config) if is_other(opponent) else None
     threads, games = config.env.search_threads, games or judged_games(config)
-    report = evaluate(player, games, opponent, num_episodes, seed, threads, past=past)
+    env = config.env.model_copy(update={"server_url": server_url})
+    table = partial(make_table, env)
+    report = evaluate(player, games, opponent, num_episodes, seed, threads, past=past, make_env=table)
     if as_json:
         print(json.dumps(report.to_json(), indent=2))
     else:

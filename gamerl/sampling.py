@@ -7,10 +7,11 @@ __all__ = ['Prefix', 'Question', 'Trie', 'find_forks', 'Encoder', 'length_groups
            'row_layout', 'run_rows', 'Forks', 'reply_logprobs', 'Scores', 'score_rows', 'join', 'unshared', 'score',
            'draw', 'Completion', 'pad_left', 'generate', 'completion_scores']
 
-# %% ../nbs/13_sampling.ipynb #b6edc7e5
+# %% ../nbs/13_sampling.ipynb #4e558207
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -84,7 +85,7 @@ def find_forks(replies: tuple[tuple[int, ...], ...]) -> Trie:
     "The trie of some replies; positions with the same moves share it."
     return Trie.build(replies)
 
-# %% ../nbs/13_sampling.ipynb #16394b67
+# %% ../nbs/13_sampling.ipynb #b7d7cca0
 class Encoder:
     "Chat messages and allowed replies as a `Question`; equal questions give the same object."
 
@@ -130,7 +131,7 @@ class Encoder:
         self,
         messages: Sequence[dict[str, str]],  # rules, if any, and a conversation that ends with the user
         replies: tuple[str, ...],  # what may be answered
-        earlier: int = 0,  # how many messages after the rules may be left out, in pairs
+        earlier: tuple[int, ...] = (),  # how many messages after the rules tell each earlier turn
     ) -> Question:
         "The question for these messages and replies."
         key = (*(message["content"] for message in messages), replies, earlier)
@@ -140,11 +141,13 @@ class Encoder:
             self.questions[key] = self.encode(messages, replies, earlier)
         return self.questions[key]
 
-    def encode(self, messages: Sequence[dict[str, str]], replies: tuple[str, ...], earlier: int) -> Question:
+    def encode(
+        self, messages: Sequence[dict[str, str]], replies: tuple[str, ...], earlier: tuple[int, ...]
+    ) -> Question:
         "Tokenise one question."
         start = 1 if messages[0]["role"] == "system" else 0
         before, after, prefix = self.frame(messages[:start])
-        for first in range(start, start + earlier + 1, 2):
+        for first in accumulate((start, *earlier)):
             turns = messages[first:]
             text = before + turns[0]["content"] + after
             if len(turns) > 1:

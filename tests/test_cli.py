@@ -212,7 +212,7 @@ sys.modules["gamerl.runs"] = runs
     done = gamerl("evaluate", "--checkpoint", tmp_path, *words, code=stub + CALL)
     assert done.returncode == 0, done.stderr
     games = ["tic_tac_toe", "leduc_poker(players=2)"]
-    assert json.loads(done.stdout) == [str(folder), games, "mcts:10", 20, 3, True, "last"]
+    assert json.loads(done.stdout) == [str(folder), games, "mcts:10", 20, 3, True, "last", None]
 
 
 def test_ctrl_c_ends_with_130():

@@ -1,0 +1,546 @@
+"The game server from outside: many games at once, bad requests, limits, lost answers, judged endpoints."
+
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import psutil
+import pytest
+from commands import forks
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+from gamerl import remote
+from gamerl.config import load_config
+from gamerl.environment import GameEnv
+from gamerl.host import FINISHED_KEPT, Host
+from gamerl.remote import RemoteEnv, Server, ServerError, knows_tasks
+from gamerl.rollouts import UniformPlayer, play_games
+from gamerl.server import create_app, serving
+from gamerl.tasks import Task
+from gamerl.wire import episode_json
+
+CALL = "import sys; from gamerl.cli import main; sys.exit(main())"
+MIXED = [
+    Task(game, seed, opponent=opponent)
+    for seed in range(8)
+    for game, opponent in [
+        ("leduc_poker", "random"),
+        ("hex(board_size=3)", "mcts:10"),
+        ("kuhn_poker(players=3)", "self"),
+        ("goofspiel(num_cards=4)", "random"),
+        ("hearts", "random"),
+        ("liars_dice(numdice=2)", "mcts:5"),
+        ("tic_tac_toe", "snapshot"),
+        ("blackjack", "random"),
+    ]
+]
+
+
+class Process:
+    "`gamerl serve` on a free port."
+
+    def __init__(self, *words: str):
+        command = [sys.executable, "-c", CALL, "serve", "--port", "0", *words]
+        self.popen = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.url = self.popen.stdout.readline().split()[-1]
+
+    def stop(self) -> tuple[int, str]:
+        "Press Ctrl-C; the exit code and what was complained about."
+        self.popen.send_signal(signal.SIGINT)
+        _, err = self.popen.communicate(timeout=20)
+        return self.popen.returncode, err
+
+
+@pytest.fixture(scope="module")
+def server():
+    "One server for all tests."
+    process = Process()
+    yield process
+    assert process.stop() == (130, "gamerl: stopped\n")
+
+
+def post(url: str, path: str, **options) -> httpx.Response:
+    "A call that may take a while on a busy machine."
+    return httpx.post(f"{url}/{path}", timeout=60, **options)
+
+
+def games(tasks, url: str | None = None, salt: str = "moves", threads: int = 8) -> list[str]:
+    "Play tasks with random moves, here or on a server: the episodes and decisions as text."
+    make_env = GameEnv if url is None else lambda: RemoteEnv(url, timeout=60)
+    played = play_games(tasks, UniformPlayer(), make_env=make_env, threads=threads, salt=salt)
+    heard = [
+        [(d.observation.messages, d.observation.legal, d.past) for d in game.decisions] for game in played
+    ]
+    return [json.dumps([episode_json(game.episode), said], default=str) for game, said in zip(played, heard)]
+
+
+# Many at once
+
+
+def test_64_games_at_once_equal_their_twins(server):
+    assert games(MIXED, server.url) == games(MIXED)
+
+
+def _play_elsewhere(url: str, salt: str, answers) -> None:
+    answers.put((salt, games(MIXED[:32], url, salt)))
+
+
+def test_clients_in_several_processes_do_not_meet(server):
+    answers, salts = forks.SimpleQueue(), ("one", "two")
+    clients = [forks.Process(target=_play_elsewhere, args=(server.url, salt, answers)) for salt in salts]
+    for client in clients:
+        client.start()
+    found = dict(answers.get() for _ in clients)
+    for client in clients:
+        client.join()
+    assert found == {salt: games(MIXED[:32], salt=salt) for salt in salts}
+
+
+def test_a_deep_search_holds_nobody_up():
+    "While one game searches for many seconds, others start and end, and Ctrl-C still works."
+    process = Process()
+    deep = {"task": Task("go(board_size=7)", seed=1, opponent="mcts:2000000x10").to_json()}
+    with ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(post, process.url, "reset", json=deep) for _ in range(2)]
+        time.sleep(0.3)
+        assert games(MIXED[:8], process.url) == games(MIXED[:8])
+        assert httpx.get(f"{process.url}/health", timeout=10).json() == {"status": "ok"}
+        assert not any(call.done() for call in waiting)
+        assert process.stop() == (130, "gamerl: stopped\n")
+        assert all(
+            isinstance(call.exception() or call.result(), (httpx.TransportError, httpx.Response))
+            for call in waiting
+        )
+
+
+def test_memory_stays_flat():
+    "What 600 games add after the first 300, on a host of its own."
+    host, process = Host(), psutil.Process()
+
+    def play(seeds):
+        for seed in seeds:
+            told = host.reset(task_id=200000000, seed=seed, opponent="random")
+            while not told["done"]:
+                told = host.step("1", told["episode_id"])
+
+    play(range(FINISHED_KEPT + 50))
+    before = process.memory_info().rss
+    play(range(1000, 1600))
+    assert process.memory_info().rss - before < 4e6
+    assert (len(host.games), len(host.finished)) == (0, FINISHED_KEPT)
+
+
+def test_abandoned_games_make_room():
+    host = Host(max_episodes=8, max_age=0.0)
+    for seed in range(50):
+        host.reset(200000000, seed, "random")
+    assert len(host.games) <= 8
+
+
+# The protocol
+
+KEYS = {"observation", "reward", "done", "truncated", "episode_id", "info"}
+INFO = {"task_id", "seed", "game_name", "llm_player_id", "opponent_type", "step_count", "cumulative_reward"}
+
+
+def test_a_plain_client_needs_nothing_else(server):
+    "Both forms of a call, every key, and the score as the last reward."
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        asked = {"task_id": 200000000, "seed": 4, "opponent": "random"}
+        told = client.post("/reset", json=asked).json()
+        assert told["status"] == "success" and set(told["result"]) == KEYS
+        told, here = told["result"], GameEnv()
+        question = here.reset(Task.from_id(200000000, 4))
+        assert INFO <= set(told["info"]) <= INFO | {"last_opponent_action"}
+        assert told["observation"] == "\n\n".join(m["content"] for m in question.messages)
+        paid, name = 0.0, told["episode_id"]
+        for reply in ("what?", *["1"] * 20):
+            call = {"method": "step", "args": [], "kwargs": {"action": reply, "episode_id": name}}
+            told = client.post("/call", json=call).json()["result"]
+            paid += told["reward"]
+            if told["done"]:
+                break
+            if reply == "1":
+                assert told["observation"] == here.step(1).observation.messages[1]["content"]
+            else:
+                error = told["info"]["error"]
+                assert (told["reward"], error["type"], error["retryable"]) == (-0.01, "invalid_action", True)
+        here.step(1)
+        assert told["reward"] == here.episode.score and not told["truncated"]
+        assert (
+            told["info"]["cumulative_reward"] == pytest.approx(paid) == pytest.approx(told["reward"] - 0.01)
+        )
+        state = client.post("/state", json={"episode_id": name}).json()["result"]
+        assert state == told | {"reward": 0.0}
+        stop = [client.post("/stop", json={"episode_id": name}).json()["result"]["stopped"] for _ in range(2)]
+        assert stop == [True, False]
+
+
+def test_methods_are_listed(server):
+    listed = httpx.get(f"{server.url}/methods", timeout=60).json()["methods"]
+    assert {row["name"] for row in listed} == {"reset", "step", "state", "stop", "evaluate"}
+    assert all("self" not in row["signature"] for row in listed)
+
+
+BAD = [
+    ("call", b"{oops", 400, "not JSON"),
+    ("call", b"[" * 100_000, 400, "not JSON"),
+    ("call", b"\xff\xfe", 400, "not JSON"),
+    ("call", b"[1]", 400, "must be a JSON object, not list"),
+    ("call", b"", 404, "Method not found: None"),
+    ("call", b'{"method": "reset", "args": {}}', 400, "args must be a list"),
+    ("call", b'{"method": "__init__"}', 404, "Method not found"),
+    ("call", b'{"method": ["reset"]}', 404, "Method not found"),
+    ("call", b'"' + b"x" * 2**21 + b'"', 413, "too large"),
+    ("walk", b"{}", 404, "Method not found: 'walk'"),
+    ("games", b"{}", 404, "Method not found"),
+    ("reset", b'{"task_id": 1, "sed": 2}', 400, "unexpected keyword argument 'sed'"),
+    ("step", b"{}", 400, "missing a required argument: 'action'"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "code", "complaint"), BAD)
+def test_a_senseless_request_is_refused(server, path, body, code, complaint):
+    answer = post(server.url, path, content=body)
+    assert answer.status_code == code
+    content = answer.json()
+    assert content["status"] == "failed" and complaint in content["result"]["error"] == content["detail"]
+    assert httpx.get(f"{server.url}/health", timeout=60).status_code == 200
+
+
+TROUBLE = [
+    ("step", {"action": "1"}, "no_episode_id"),
+    ("state", {}, "no_episode_id"),
+    ("step", {"action": "1", "episode_id": "nowhere"}, "episode_not_found"),
+    ("state", {"episode_id": ["x"]}, "episode_not_found"),
+    ("reset", {"task_id": -1}, "invalid_game"),
+    ("reset", {"task_id": "leduc"}, "invalid_game"),
+    ("reset", {"task_id": 0, "seed": 1.5}, "invalid_game"),
+    ("reset", {"task_id": 0, "seed": 0, "opponent": "mtcs"}, "invalid_game"),
+    ("reset", {"task_id": 0, "seed": 0, "opponent": ["mcts"]}, "invalid_game"),
+    ("reset", {"task_id": 0, "seed": 0, "opponent": "self"}, "invalid_game"),
+    ("reset", {"task": {"game": "hexx"}}, "invalid_game"),
+    ("reset", {"task": {"game": "hex", "wins": 1}}, "invalid_game"),
+    ("reset", {"task": "hex"}, "invalid_game"),
+    ("reset", {"task": {"game": "hex"}, "rules": {"retries": 10**9}}, "invalid_game"),
+    ("reset", {"task": {"game": "liars_dice", "opponent": "ismcts"}}, "invalid_game"),
+]
+
+
+@pytest.mark.parametrize(("method", "arguments", "kind"), TROUBLE)
+def test_trouble_has_a_type(server, method, arguments, kind):
+    answer = post(server.url, method, json=arguments)
+    assert answer.status_code == 200
+    told = answer.json()["result"]
+    assert set(told) == KEYS and told["done"] and told["info"]["error"]["type"] == kind
+
+
+def test_a_game_that_is_over_or_elsewhere():
+    host = Host()
+    told = host.reset(task=Task("kuhn_poker", 1).to_json())
+    name = told["episode_id"]
+    assert host.step({}, name)["info"]["error"]["type"] == "invalid_action"
+    assert host.step("1", name, turn=7)["info"]["error"]["type"] == "not_your_turn"
+    while not told["done"]:
+        told = host.step("0", name)
+    assert host.step("0", name)["info"]["error"]["type"] == "episode_done"
+
+
+def test_a_token_is_asked_for():
+    process = Process("--token", "sesame", "--max_episodes", "1", "--max_body", "500")
+    try:
+        asked = {"task_id": 200000000, "seed": 4, "opponent": "random"}
+        for headers in ({}, {"Authorization": "Bearer barley"}, {"Authorization": "sesame"}):
+            answer = post(process.url, "reset", json=asked, headers=headers)
+            assert answer.status_code == 401 and "token" in answer.json()["result"]["error"]
+            assert httpx.get(f"{process.url}/methods", headers=headers).status_code == 401
+        assert httpx.get(f"{process.url}/health").status_code == 200
+        with pytest.raises(ServerError):
+            RemoteEnv(process.url).reset(MIXED[0])
+        right = {"Authorization": "Bearer sesame"}
+        codes = [post(process.url, "reset", json=asked, headers=right).status_code for _ in range(2)]
+        assert codes == [200, 503]
+        assert post(process.url, "reset", content=b" " * 501, headers=right).status_code == 413
+    finally:
+        process.stop()
+
+
+# The command
+
+
+def serve(*words) -> subprocess.CompletedProcess:
+    "Run `gamerl serve` that is expected to fail."
+    command = [sys.executable, "-c", CALL, "serve", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_a_port_in_use_is_one_line():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = serve("--port", taken.getsockname()[1])
+    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
+    assert "cannot be used: Address already in use" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--port", "99999"), ("--max_episodes", "0"), ("--max_age", "-1"), ("--prot", "1"), ("--port", "x")],
+)
+def test_a_wrong_flag_is_one_line(words):
+    done = serve(*words)
+    assert done.returncode == 2 and done.stderr.startswith("gamerl: error: ") and done.stderr.count("\n") == 1
+
+
+# The client
+
+
+class Unreliable(httpx.HTTPTransport):
+    "A network that loses some questions and some answers."
+
+    def __init__(self):
+        super().__init__()
+        self.rng, self.lost, self.lock = random.Random(0), 0, threading.Lock()
+
+    def handle_request(self, request):
+        "Deliver, or not, or lose the answer."
+        with self.lock:
+            place = self.rng.random()
+            self.lost += place < 0.3
+        if place < 0.15:
+            raise httpx.ConnectError("lost on the way", request=request)
+        answer = super().handle_request(request)
+        answer.read()
+        if place < 0.3:
+            raise httpx.ReadError("lost on the way back", request=request)
+        return answer
+
+
+def test_lost_calls_change_nothing(server, monkeypatch):
+    network, tasks = Unreliable(), MIXED[:16]
+    client = httpx.Client(base_url=server.url, transport=network, timeout=60)
+    knows_tasks(Server(server.url, timeout=60))
+    monkeypatch.setattr(remote, "connection", lambda server: client)
+    monkeypatch.setattr(remote, "PAUSE", 0.001)
+    assert games(tasks, server.url, threads=1) == games(tasks)
+    assert network.lost > 20
+
+
+def test_a_server_that_dies_is_replaced(server):
+    "The games go on elsewhere, with the replies so far given again."
+    doomed, task = Process(), Task("othello", seed=3)
+    here, env = GameEnv(), RemoteEnv([doomed.url, server.url], timeout=60)
+    env._place, rng = 0, random.Random(0)
+    question = here.reset(task)
+    assert env.reset(task).legal == question.legal
+    for turn in range(12):
+        if turn == 6:
+            assert env._game.server.url == doomed.url
+            doomed.popen.kill()
+            doomed.popen.communicate()
+        reply = rng.choice(list(question.legal))
+        there, question = env.step(reply).observation, here.step(reply).observation
+        assert (there.messages, there.legal) == (question.messages, question.legal)
+    assert env._game.server.url == server.url
+
+
+def test_no_server_is_one_line():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(ServerError, match="no game server answers") as told:
+        RemoteEnv(url).reset(MIXED[0])
+    assert isinstance(told.value, OSError) and "\n" not in str(told.value)
+
+
+def test_games_spread_over_the_servers(server):
+    host = Host()
+    with serving(create_app(host)) as second:
+        envs = [RemoteEnv([server.url, second]) for _ in range(6)]
+        for env in envs:
+            env.reset(Task("othello", 1))
+        assert len(host.games) == 3
+        for env in envs:
+            env.close()
+        assert not host.games
+
+
+def stranger() -> FastAPI:
+    "A server of the public environment's kind: task IDs, its own words, numpy seeds."
+    host, app = Host(), FastAPI()
+
+    def told(answer: dict, name: str | None = None) -> JSONResponse:
+        question = answer["info"].pop("question", None)
+        answer["info"].pop("episode", None)
+        if question:
+            moves = "\n".join(f"  {action} -> {name}" for action, name in question["legal"])
+            answer = answer | {"observation": f"You are Player 0.\n\nLegal Actions:\n{moves}\n\nYour choice:"}
+        return JSONResponse({"status": "success", "result": answer})
+
+    @app.get("/methods")
+    def methods():
+        return {
+            "methods": [{"name": "reset", "signature": "(self, task_id=None, seed=None)", "source": "Actor"}]
+        }
+
+    @app.post("/call")
+    async def call(request: Request):
+        body = await request.json()
+        arguments = body["kwargs"]
+        if body["method"] == "reset":
+            if set(arguments) != {"task_id", "seed", "opponent"}:
+                return JSONResponse({"detail": "reset() got an unexpected keyword argument"}, 500)
+            return told(host.reset(task=Task.from_id(**arguments).to_json()))
+        if set(arguments) - {"action", "episode_id"}:
+            return JSONResponse({"detail": "unexpected keyword argument"}, 500)
+        if body["method"] == "stop":
+            return {"status": "success", "result": host.stop(**arguments)}
+        return told(host.step(**arguments))
+
+    return app
+
+
+def test_a_server_of_another_make():
+    tasks = [Task.from_id(task_id, seed) for task_id in (200000000, 600000000, 0) for seed in range(2)]
+    with serving(stranger()) as url:
+        env = RemoteEnv(url)
+        for task in tasks:
+            here, rng, asked = GameEnv(), random.Random(1), env.reset(task)
+            question = here.reset(task)
+            while question:
+                assert asked.legal == question.legal and asked.messages[0] == question.messages[0]
+                reply = rng.choice(list(question.legal))
+                step, question = env.step(reply), here.step(reply).observation
+                asked = step.observation
+            assert env.episode.scores == pytest.approx(here.episode.scores)
+            assert step.terminated and step.reward == env.episode.score
+        with pytest.raises(ValueError, match="not in the catalogue"):
+            env.reset(Task("tic_tac_toe"))
+
+
+@pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x"])
+def test_a_wrong_url(url):
+    with pytest.raises(ValueError, match="must begin with http"):
+        RemoteEnv(url)
+    with pytest.raises(ValueError, match="server_url"):
+        load_config(overrides={"env.server_url": url or "x"})
+
+
+def test_a_run_can_play_on_servers(server):
+    "One step of a small run, here and there: the same games."
+    from gamerl.training import PPOTrainer
+
+    few = {"batch_size": 4, "games": "hex(board_size=3),leduc_poker", "num_threads": 1, "run.device": "cpu"}
+    told = []
+    for servers in ({}, {"env.server_url": f"{server.url},{server.url}"}):
+        trainer = PPOTrainer(load_config(profile="tiny", overrides=few | servers))
+        told.append([game.episode for game in trainer.play(trainer.player())])
+    assert told[0] == told[1]
+
+
+# Judging endpoints
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    "An OpenAI-compatible endpoint whose model's name says how it behaves."
+    app, heard = FastAPI(), []
+
+    @app.post("/v1/chat/completions")
+    async def complete(request: Request):
+        body = await request.json()
+        heard.append((request.headers["authorization"], body))
+        if body["model"] == "broken":
+            return JSONResponse({"error": {"message": "out of order"}}, 400)
+        if body["model"] == "slow":
+            time.sleep(1)
+        words = {"one": "<think>0 or 2?</think>1", "nonsense": "as you like", "mute": None}
+        message = {"role": "assistant", "content": words.get(body["model"], "1")}
+        return {
+            "id": "x",
+            "object": "chat.completion",
+            "created": 0,
+            "model": body["model"],
+            "choices": []
+            if body["model"] == "empty"
+            else [{"index": 0, "message": message, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
+        }
+
+    with serving(app) as url:
+        yield url, heard
+
+
+def judged(server, endpoint_url: str, **options) -> dict:
+    "What `evaluate` answers."
+    asked = {
+        "task_id": 200000000,
+        "seed": 4,
+        "opponent": "random",
+        "base_url": f"{endpoint_url}/v1",
+    } | options
+    return post(server.url, "evaluate", json=asked).json()["result"]
+
+
+def test_an_endpoint_is_judged(server, endpoint):
+    url, heard = endpoint
+    heard.clear()
+    result, env = judged(server, url, model="one", api_key="k", temperature=0.5), GameEnv()
+    env.reset(Task.from_id(200000000, 4))
+    while env.observation:
+        env.step("1")
+    extra = result["extra"]
+    assert (result["task_name"], result["score"]) == ("openspiel:leduc_poker", env.episode.score)
+    assert result["success"] == env.episode.success and result["time_taken"] > 0 and "error" not in result
+    assert extra["all_returns"] == list(env.episode.returns)
+    assert extra["final_return"] == env.episode.returns[0]
+    assert extra["usage"] == {
+        "prompt_tokens": 7 * len(heard), "completion_tokens": 3 * len(heard), "total_tokens": 10 * len(heard)
+    }  # fmt: skip
+    assert [(m["player"], m["action_id"]) for m in extra["action_history"]] == list(env.episode.moves)
+    assert {key for key, body in heard} == {"Bearer k"} and heard[0][1]["temperature"] == 0.5
+    conversation = heard[-1][1]["messages"]
+    assert [m["role"] for m in conversation] == ["system"] + ["user", "assistant"] * (len(heard) - 1) + [
+        "user"
+    ]
+    assert all(m["content"] == "1" for m in conversation if m["role"] == "assistant")  # no thoughts
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "complaint"),
+    [
+        ("nonsense", 3, "no legal move"),
+        ("mute", 3, "no legal move"),
+        ("empty", 3, "no legal move"),
+        ("broken", 1, "out of order"),
+    ],
+)
+def test_an_endpoint_that_cannot_play_scores_0(server, endpoint, model, asked, complaint):
+    url, heard = endpoint
+    heard.clear()
+    result = judged(server, url, model=model)
+    assert (result["score"], result["success"], len(heard)) == (0.0, False, asked)
+    assert complaint in result["error"]
+
+
+def test_an_endpoint_that_is_slow_or_down(server, endpoint):
+    url, _ = endpoint
+    assert "time" in judged(server, url, model="slow", timeout=0.3)["error"].lower()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        down = f"http://127.0.0.1:{free.getsockname()[1]}"
+    result = judged(server, down, model="one")
+    assert result["score"] == 0.0 and "Connection" in result["error"]
+
+
+def test_the_key_comes_from_the_environment(endpoint, monkeypatch):
+    from gamerl.judge import judge_endpoint
+
+    url, heard = endpoint
+    monkeypatch.setenv("CHUTES_API_KEY", "from the environment")
+    judge_endpoint(200000000, 4, "one", f"{url}/v1", opponent="random")
+    assert heard[-1][0] == "Bearer from the environment"
