@@ -147,7 +147,7 @@ def _goofspiel_name(start: pyspiel.State, player: int, action: int) -> str:
 
 GOOFSPIEL = Wording(_goofspiel_rules, _goofspiel_position, move_name=_goofspiel_name)
 
-# %% ../nbs/01c_cards.ipynb #c3944438
+# %% ../nbs/01c_cards.ipynb #75dcbff9
 ACE_LOW = "A 2 3 4 5 6 7 8 9 10 J Q K".split()
 GIN_TAKE, GIN_DRAW, GIN_PASS, GIN_KNOCK, GIN_MELD = range(52, 57)  # what follows the IDs of the cards
 GIN_SAID = {GIN_TAKE: "take", GIN_DRAW: "draw", GIN_PASS: "pass", GIN_KNOCK: "knock"}
@@ -182,7 +182,7 @@ def _gin_name(start: pyspiel.State, player: int, action: int) -> str:
 
 GIN_CARD = re.compile("([A2-9TJQK])([scdh])")
 
-# %% ../nbs/01c_cards.ipynb #8ca87db0
+# %% ../nbs/01c_cards.ipynb #28c8ed8e
 UNSEEN = -1
 
 
@@ -195,13 +195,21 @@ def _gin_read(state: pyspiel.State, player: int) -> str:
         if action == GIN_PASS or action < GIN_TAKE and not drawn:
             seat = 1 - seat
         drawn = action == GIN_DRAW
-    table = [state.layed_melds()[1 - player], state.layed_melds()[player], state.layoffs()]
-    hands = [state.known_cards()[1 - player], state.hands()[player], [state.deadwood()[player]]]
+    laid = [
+        joined([_gin_name(state, player, GIN_MELD + meld) for meld in state.layed_melds()[seat]])
+        for seat in (1 - player, player)
+    ]
+    hands = [
+        state.layoffs(),
+        state.known_cards()[1 - player],
+        state.hands()[player],
+        [state.deadwood()[player]],
+    ]
     phase = "MELD" if state.finished_layoffs() else state.current_phase().name
     counts = [[state.stock_size()], [] if state.upcard() is None else [state.upcard()]]
-    return "|".join([phase, *(" ".join(map(str, cards)) for cards in [seen, *table, *hands, *counts])])
+    return "|".join([phase, *laid, *(" ".join(map(str, cards)) for cards in [seen, *hands, *counts])])
 
-# %% ../nbs/01c_cards.ipynb #6df4205d
+# %% ../nbs/01c_cards.ipynb #07e3113e
 GIN_TASK = {
     "FIRST_UPCARD": "take the first upcard, or not",
     "DRAW": "gain a card",
@@ -241,14 +249,12 @@ def _gin_turns(upcard: int, actions: Sequence[int], player: int) -> list[str]:
 
 def _gin_position(game: pyspiel.Game, player: int, known: str) -> str:
     "Every turn, then what lies on the table, then the own cards."
-    phase, *fields = known.split("|")
-    seen, theirs, mine, added, *hands = (list(map(int, field.split())) for field in fields)
+    phase, theirs, mine, *fields = known.split("|")
+    seen, added, *hands = (list(map(int, field.split())) for field in fields)
     their_known, hand, deadwood, stock, upcard = hands
-    start = game.new_initial_state()
-    melds = [joined([_gin_name(start, player, GIN_MELD + meld) for meld in laid]) for laid in (theirs, mine)]
     lines = [f"First upcard: {_gin_card(seen[0])}", f"Turns: {joined(_gin_turns(seen[0], seen[1:], player))}"]
     if phase in ("KNOCK", "LAYOFF", "MELD"):
-        lines += [f"Their melds: {melds[0]}", f"Your melds: {melds[1]}", f"Cards added: {_gin_cards(added)}"]
+        lines += [f"Their melds: {theirs}", f"Your melds: {mine}", f"Cards added: {_gin_cards(added)}"]
     return "\n".join(
         [
             *lines,
@@ -256,7 +262,7 @@ def _gin_position(game: pyspiel.Game, player: int, known: str) -> str:
             f"Stock: {stock[0]} cards",
             f"Upcard: {_gin_cards(upcard)}",
             f"They surely hold: {_gin_cards(their_known)}",
-            f"Your deadwood: {deadwood[0]}",
+            f"Your deadwood: {deadwood[0]}{' after the best discard' * (phase == 'DISCARD')}",
             f"Your cards: {_gin_cards(hand)}",
         ]
     )
@@ -270,7 +276,7 @@ GIN_RUMMY = Wording(
     only={"oklahoma": (False,), "num_ranks": (13,), "num_suits": (4,)},
 )
 
-# %% ../nbs/01c_cards.ipynb #b92724fd
+# %% ../nbs/01c_cards.ipynb #d212ecaa
 def _blackjack_rules(game: pyspiel.Game, player: int) -> str:
     "Blackjack against the dealer."
     return (

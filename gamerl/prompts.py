@@ -103,12 +103,18 @@ def _shared(player: int, rules: str, text: str, moves: tuple[tuple[int, str], ..
     return Observation((_system_message(rules), {"role": "user", "content": text}), dict(moves), player)
 
 
+@lru_cache(maxsize=1024)
+def _start(spec: str) -> pyspiel.State:
+    "The beginning of a game, which is asked for names; to make one takes gin rummy a millisecond."
+    return load_game(spec).new_initial_state()
+
+
 @lru_cache(maxsize=1 << 14)
 def _worded(spec: str, player: int, known: str, actions: tuple[int, ...], names: tuple | None) -> Observation:
     "The observation of a position, from all that its words depend on."
     game = load_game(spec)
-    wording, start = _wording(game), game.new_initial_state()
-    names = names or [wording.move_name(start, player, action) for action in actions]
+    wording = _wording(game)
+    names = names or [wording.move_name(_start(spec), player, action) for action in actions]
     legal = dict(zip(actions, names))
     text = f"{_moves(legal, wording.ids_on_board)}\n{wording.position(game, player, known)}"
     return _shared(player, wording.rules(game, player), text, tuple(legal.items()))
