@@ -68,7 +68,9 @@ class Evaluate:
 
     checkpoint: str  # checkpoint, or folder of a run (its latest checkpoint)
     games: Text = None  # games or task IDs with commas between them; by default those it was trained on
-    opponent: str = "random"  # random, mcts, mcts:<simulations>x<rollouts>, ismcts:<simulations>
+    # random, mcts:<simulations>x<rollouts>, ismcts:<simulations>, minimax:<depth>, cfr:<iterations>, self,
+    # snapshot, checkpoint:<folder>, endpoint:<model>@<address>; with commas, one for each other seat
+    opponent: str = "random"
     num_episodes: int = 100  # episodes per game, half of them on each seat
     seed: int = 0  # of the games that are drawn
     json: tyro.conf.FlagCreatePairsOff[bool] = False  # print JSON instead of a table
@@ -77,9 +79,9 @@ class Evaluate:
     def run(self, overrides: dict[str, object]) -> int:
         "Check the flags, then play."
         from gamerl.checkpoints import find_checkpoint
-        from gamerl.opponents import parse_opponent
+        from gamerl.opponents import parse_opponents
 
-        parse_opponent(self.opponent)
+        parse_opponents(self.opponent)
         games = None if self.games is None else game_specs(self.games)
         for flag, given, least in (("num_episodes", self.num_episodes, 1), ("seed", self.seed, 0)):
             if given < least:

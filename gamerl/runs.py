@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['OWN_BUDGET', 'judged_games', 'judged_opponents', 'judge', 'Exploitability', 'flat', 'set_aside', 'start',
-           'first_report', 'last_report', 'train', 'load_checkpoint', 'evaluate_checkpoint']
+           'first_report', 'last_report', 'train', 'load_checkpoint', 'load_past', 'evaluate_checkpoint']
 
 # %% ../nbs/26_runs.ipynb #5ebce6d1
 import json
@@ -18,13 +18,15 @@ from rich.console import Console
 from .checkpoints import find_checkpoint, list_checkpoints
 from .config import Config, load_config
 from .curriculum import blocks, parse_source
-from .evaluation import EXACT_GAMES, Report, compare, evaluate
+from .evaluation import EXACT_GAMES, Past, Report, compare, evaluate, has_yardsticks
 from .exact import MoveTable, mixture, move_table, nash_conv
+from .league import Pool, past_players
 from .models import Policy, count_parameters, restore_policy
-from .opponents import is_learner
+from .opponents import is_other, parse_opponents
 from .plots import plot_report, plot_run
+from .rollouts import ModelPlayer
 from .tasks import decode_task_id
-from .training import PPOTrainer, make_player, make_policy, restore, run
+from .training import PPOTrainer, load_player, make_player, make_policy, restore, run
 
 # %% ../nbs/26_runs.ipynb #3ebc4671
 def judged_games(config: Config) -> list[str]:
@@ -46,7 +48,8 @@ OWN_BUDGET = ("mcts", "ismcts")  # a search with a game's full budget takes minu
 def judged_opponents(config: Config) -> list[str]:
     "The opponents that a configuration trains against, as far as they can be met in a short match."
     met = dict.fromkeys(stage.opponent for stage in config.stages)
-    return [word for word in met if not is_learner(word) and word not in OWN_BUDGET] or ["random"]
+    short = [w for w in met if has_yardsticks(w) and not set(map(str, parse_opponents(w))) & set(OWN_BUDGET)]
+    return short or ["random"]
 
 
 def judge(policy: Policy, config: Config) -> Report:
@@ -212,6 +215,30 @@ def load_checkpoint(
     return policy.eval(), config
 
 
+def load_past(
+    path: str | Path,  # a checkpoint, or a run's folder for its latest
+    opponent: str,  # who sits on the other seats
+    policy: Policy,  # of this checkpoint
+    config: Config,
+) -> Past:
+    "Who decides for the seats of other models: snapshots of the run's pool, checkpoints of other runs."
+    pool = Pool(config.ppo.pool_size, config.ppo.snapshot_sampling)
+    state = torch.load(find_checkpoint(path) / "state.pt", weights_only=True, map_location=policy.device)
+    pool.load_state_dict(state["pool"])
+    seats = parse_opponents(opponent)
+    if not pool and any(seat.kind == "snapshot" for seat in seats):
+        raise ValueError("opponent: this run keeps no snapshots; train with ppo.snapshot_every above 0")
+    players = {
+        seat.source: load_player(seat.source, policy.device) for seat in seats if seat.kind == "checkpoint"
+    }
+    present = make_player(policy, config)
+
+    def play(weights: dict) -> ModelPlayer:
+        return make_player(policy, config, present.encode, weights=weights)
+
+    return past_players(pool, "match", play, players.get, present)
+
+
 def evaluate_checkpoint(
     checkpoint: str | Path,  # a checkpoint, or a run's folder for its latest
     games: Sequence[str] | None = None,  # None: those it was trained on
@@ -224,8 +251,9 @@ def evaluate_checkpoint(
     "Let a trained model play matches; prints and returns the report."
     policy, config = load_checkpoint(checkpoint, weights=weights)
     player = make_player(policy, config)
-    threads = config.env.search_threads
-    report = evaluate(player, games or judged_games(config), opponent, num_episodes, seed, threads)
+    past = load_past(checkpoint, opponent, policy, config) if is_other(opponent) else None
+    threads, games = config.env.search_threads, games or judged_games(config)
+    report = evaluate(player, games, opponent, num_episodes, seed, threads, past=past)
     if as_json:
         print(json.dumps(report.to_json(), indent=2))
     else:
