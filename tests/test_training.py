@@ -100,6 +100,7 @@ SELF_PLAY = {
         "num_train_steps": 6,
         "snapshot_every": 1,
         "pool_size": 2,
+        "snapshot_sampling": "win_rate",
     },
     "curriculum": {
         "stages": [
@@ -125,8 +126,30 @@ def test_self_play_resumed_is_the_same_run(tmp_path):
     assert_same_run(whole, parts)
     state = torch.load(parts / "final" / "state.pt", weights_only=True)
     assert state["average"]["steps"] == 6 and [s["step"] for s in state["pool"]] == [5, 6]
+    assert state["pool"][0]["games"] > 0 and state["pool"][0]["score"] != 0.5
     last = metrics_of(parts)[-1]
     assert last["stage"] == 2 and {"nash_conv", "nash_conv_average", "nash_conv_mixture"} <= last.keys()
+    for opponent in ("self", "snapshot", f"checkpoint:{whole}"):
+        words = ["evaluate", parts, "--opponent", opponent, "--num_episodes", 6, "--json"]
+        done = Command(*words, files=tmp_path).wait()
+        assert done.code == 0 and done.err == "", done.err
+        match = json.loads(done.out)["rows"][0]["player"]
+        assert (match["games"], match["opponent"], match["played"]) == (6, opponent, opponent)
+
+
+def test_a_run_against_another_run(finished, small_run, tmp_path):
+    "Its games are the same whether the model of the other run was loaded before or not."
+    words = {"num_train_steps": 2, "curriculum.window": 100, "games": "tic_tac_toe"}
+    changes = words | {"curriculum.stages.0.opponent": f"checkpoint:{finished[0]}"}
+    for name in ("one", "two"):
+        done = Command(*small_run(tmp_path / name, **changes), files=tmp_path).wait()
+        assert done.code == 0, done.err
+    assert_same_run(tmp_path / "one", tmp_path / "two")
+
+
+def test_a_run_without_snapshots_says_so(finished, tmp_path):
+    done = Command("evaluate", finished[0], "--opponent", "snapshot", files=tmp_path).wait()
+    assert done.code == 2 and "ppo.snapshot_every" in done.err and done.err.count("\n") == 1
 
 
 def test_judged_in_4_bits(small_run, tmp_path):
