@@ -8,7 +8,8 @@ training, search in threads beside the model. Once by a player that already know
 only the search takes time. And once the model alone is asked the same questions in the same batches. What
 counts is the first time divided by the larger of the others. With as many threads as cores and a model on
 the same cores, no program can be faster than all the work spread evenly over the cores; that bound stands
-beside the ratio.
+beside the ratio. All this needs a machine that does nothing else: on a busy one look at the last column,
+the processor time of playing together over that of both parts.
 
 Languages: C++ and Python search with equal simulations and rollouts meet, each beginning half of the games;
 time is processor time spent on moves.
@@ -51,6 +52,9 @@ OVERLAPS = (  # from a search that is quicker than the model to one that is much
 MATCHES = (("hex(board_size=4)", 50), ("connect_four", 50), ("leduc_poker", 50))  # game, simulations
 
 
+COLUMNS = ("together", "search", "model", "ratio", "bound", "extra work")
+
+
 # Overlap
 
 
@@ -63,11 +67,11 @@ class Recorder(ModelPlayer):
         return super().probs(observations)
 
 
-def timed(work: Callable[[], object]) -> float:
-    "Seconds of a clock on the wall."
-    started = perf_counter()
+def timed(work: Callable[[], object]) -> np.ndarray:
+    "Seconds on the wall, and seconds of all processors."
+    started = perf_counter(), process_time()
     work()
-    return perf_counter() - started
+    return np.subtract((perf_counter(), process_time()), started)
 
 
 def overlap(game: str, word: str, games: int, rounds: int, threads: int) -> dict:
@@ -82,12 +86,10 @@ def overlap(game: str, word: str, games: int, rounds: int, threads: int) -> dict
         search = timed(lambda: play_games(tasks, player, threads=threads))  # it remembers its answers
         player.forget()
         learner = timed(lambda: [player.answers(batch) for batch in batches])
-        work = threads * search + learner  # seconds of one core; the search keeps its threads busy
-        found.append(
-            (both, search, learner, both / max(search, learner), work / threads / max(search, learner))
-        )
-    names = ("both", "search", "learner", "ratio", "bound")
-    rounds_of = dict(zip(names, zip(*found[1:])))  # the first round warms up
+        longer, work = max(search[0], learner[0]), search[1] + learner[1]
+        row = both[0], search[0], learner[0], both[0] / longer, work / threads / longer, both[1] / work
+        found.append(row)
+    rounds_of = dict(zip(COLUMNS, zip(*found[1:])))  # the first round warms up
     return {"game": game, "opponent": word, "games": games} | {
         name: median(values) for name, values in rounds_of.items()
     }
@@ -140,10 +142,10 @@ def languages(name: str, simulations: int, games: int) -> dict:
 
 def overlap_lines(rows: Iterator[dict]) -> Iterator[dict]:
     "Print the first table as it grows."
-    print("| game | opponent | together, s | search, s | model, s | ratio | bound |")
-    print("|---|---|---:|---:|---:|---:|---:|")
+    print("| game | opponent | together, s | search, s | model, s | ratio | bound | extra work |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|")
     for row in rows:
-        cells = [f"{row[name]:.2f}" for name in ("both", "search", "learner", "ratio", "bound")]
+        cells = [f"{row[name]:.2f}" for name in COLUMNS]
         print(f"| `{row['game']}` | `{row['opponent']}` | {' | '.join(cells)} |", flush=True)
         yield row
 

@@ -130,7 +130,7 @@ def test_self_play_resumed_is_the_same_run(tmp_path):
     last = metrics_of(parts)[-1]
     assert last["stage"] == 2 and {"nash_conv", "nash_conv_average", "nash_conv_mixture"} <= last.keys()
     for opponent in ("self", "snapshot", f"checkpoint:{whole}"):
-        words = ["evaluate", parts, "--opponent", opponent, "--num_episodes", 6, "--json"]
+        words = ["evaluate", "--checkpoint", parts, "--opponent", opponent, "--num_episodes", 6, "--json"]
         done = Command(*words, files=tmp_path).wait()
         assert done.code == 0 and done.err == "", done.err
         match = json.loads(done.out)["rows"][0]["player"]
@@ -148,7 +148,7 @@ def test_a_run_against_another_run(finished, small_run, tmp_path):
 
 
 def test_a_run_without_snapshots_says_so(finished, tmp_path):
-    done = Command("evaluate", finished[0], "--opponent", "snapshot", files=tmp_path).wait()
+    done = Command("evaluate", "--checkpoint", finished[0], "--opponent", "snapshot", files=tmp_path).wait()
     assert done.code == 2 and "ppo.snapshot_every" in done.err and done.err.count("\n") == 1
 
 
