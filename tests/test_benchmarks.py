@@ -45,3 +45,11 @@ def test_gpu_runs_a_small_shape_without_a_gpu(tmp_path):
         assert sum(found["update_parts"].values()) <= found["update_seconds"]
         assert all(seconds > 0 for seconds in found["update_parts"].values())
     assert (tmp_path / "gpu.md").read_text().count("\n") == 2 + len(rows)
+
+
+@pytest.mark.slow
+def test_server_is_loaded_and_weighed():
+    done = subprocess.run([sys.executable, SCRIPTS / "server.py", "--quick"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["load"]["episodes_per_second"] > 0 and len(told["memory"]) == 10
