@@ -25,7 +25,9 @@ setup(
     package_data={cfg["lib_path"]: ["data/**/*"]},
     python_requires=f">={cfg['min_python']}",
     install_requires=cfg["requirements"].split(),
-    extras_require={name: cfg[f"{name}_requirements"].split() for name in ("trackers", "doors", "dev", "docs")},
+    extras_require={
+        name: cfg[f"{name}_requirements"].split() for name in ("trackers", "doors", "dev", "docs")
+    },
     entry_points={
         "console_scripts": cfg["console_scripts"].split(),
         "nbdev": [f"{cfg['lib_path']}={cfg['lib_path']}._modidx:d"],

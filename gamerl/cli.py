@@ -131,7 +131,7 @@ class Serve:
             raise UsageError(f"--max_age: {self.max_age} is not allowed; it must be above 0")
 
         from gamerl.host import Host
-        from gamerl.server import create_app, listen, make_server, url_of
+        from gamerl.server import WebServer, create_app, listen, url_of
 
         token = self.token or os.environ.get("GAMERL_TOKEN") or None
         app = create_app(Host(self.max_episodes, 60 * self.max_age), token, self.max_body)
@@ -140,7 +140,7 @@ class Serve:
             print("gamerl: there is no token, so everybody who reaches this port may play", file=sys.stderr)
         print(f"gamerl serves games at {url_of(listening)}", flush=True)
         try:
-            make_server(app).run(sockets=[listening])
+            WebServer(app).run(sockets=[listening])
         except KeyboardInterrupt:
             print("gamerl: stopped", file=sys.stderr, flush=True)
             os._exit(130)  # a search that still thinks would hold the process for minutes

@@ -134,7 +134,7 @@ def observe(
         names = tuple(wording.move_name(state, player, action) for action in actions)
     return _worded(str(game), player, wording.read(state, player), actions, names)
 
-# %% ../nbs/01g_prompts.ipynb #ee627b9c
+# %% ../nbs/01g_prompts.ipynb #6f91c992
 @dataclass(frozen=True)
 class Parsed:
     "What a reply means."
@@ -159,9 +159,6 @@ def parse_reply(
     if re.fullmatch(r"[0-9]+", answer):
         found = {str(action): action for action in legal}.get(answer.lstrip("0") or "0")
         return Parsed(found, None if found is not None else f"{answer[:60]} is not the ID of a legal move")
-    for action, name in legal.items():
-        if answer == name:
-            return Parsed(action)
     by_id = [(str(action), action) for action in sorted(legal)]
     by_name = [(legal[action], action) for action in sorted(legal, key=lambda action: -len(legal[action]))]
     for word, action in by_id + by_name:

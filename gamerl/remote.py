@@ -6,8 +6,9 @@
 __all__ = ['ATTEMPTS', 'PAUSE', 'ServerError', 'Server', 'connection', 'result_of', 'knows_tasks', 'TaskGame', 'rules_message',
            'fitting_returns', 'PlainGame', 'RemoteEnv']
 
-# %% ../nbs/05a_remote.ipynb #01b6152f
+# %% ../nbs/05a_remote.ipynb #442bc68b
 import os
+import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -67,7 +68,7 @@ class Server:
             problem = "the server is full"
         raise ServerError(f"{self.url}: {method} failed: {problem}")
 
-# %% ../nbs/05a_remote.ipynb #96e1b9db
+# %% ../nbs/05a_remote.ipynb #fab15226
 @lru_cache(maxsize=64)
 def connection(
     server: Server,
@@ -109,7 +110,7 @@ def knows_tasks(
         listed = connection(server).get("/methods").json()["methods"]
     except (httpx.TransportError, ValueError, KeyError) as error:
         raise ServerError(f"{server.url}: no game server answers: {type(error).__name__} {error}") from None
-    return any(row["name"] == "reset" and "task" in row["signature"] for row in listed)
+    return any(row["name"] == "reset" and re.search(r"\btask\b", row["signature"]) for row in listed)
 
 # %% ../nbs/05a_remote.ipynb #36fdeba2
 class TaskGame:

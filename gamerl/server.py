@@ -4,17 +4,19 @@
 
 # %% auto #0
 __all__ = ['MAX_BODY', 'THREADS', 'read_body', 'check_call', 'listed', 'Service', 'create_app', 'check_token', 'tell_failure',
-           'listen', 'url_of', 'make_server', 'serving']
+           'listen', 'url_of', 'WebServer', 'serving']
 
-# %% ../nbs/27b_server.ipynb #a7b69ed7
+# %% ../nbs/27b_server.ipynb #83a0d442
 import hmac
 import inspect
 import json
+import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from types import FrameType
 
 import uvicorn
 from anyio import CapacityLimiter, to_thread
@@ -155,7 +157,7 @@ async def tell_failure(
         code = 503 if isinstance(error, Full) else 400 if isinstance(error, ValueError) else 500
     return JSONResponse({"status": "failed", "result": {"error": text}, "detail": text}, code)
 
-# %% ../nbs/27b_server.ipynb #77e715a2
+# %% ../nbs/27b_server.ipynb #9c18997e
 def listen(
     address: str = "127.0.0.1",  # of this machine; 0.0.0.0 lets everybody in
     port: int = 8000,  # 0: any free one
@@ -179,21 +181,25 @@ def url_of(
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
 
-def make_server(
-    app: FastAPI,
-) -> uvicorn.Server:
-    "A web server; `run(sockets=[...])` works until Ctrl-C, then gives open calls three seconds."
-    return uvicorn.Server(
-        uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=3)
-    )
+class WebServer(uvicorn.Server):
+    "Serves until Ctrl-C, then gives open calls three seconds."
 
-# %% ../nbs/27b_server.ipynb #303a2460
+    def __init__(self, app: FastAPI):
+        options = {"log_level": "warning", "lifespan": "off", "timeout_graceful_shutdown": 3}
+        super().__init__(uvicorn.Config(app, **options))
+
+    def handle_exit(self, number: int, frame: FrameType | None) -> None:
+        "Begin to stop; a call that is cut off now is no error."
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        super().handle_exit(number, frame)
+
+# %% ../nbs/27b_server.ipynb #89931ee7
 @contextmanager
 def serving(
     app: FastAPI,
 ) -> Iterator[str]:  # its URL
     "Inside, the app is served on a free port of this machine."
-    listening, server = listen(port=0), make_server(app)
+    listening, server = listen(port=0), WebServer(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:

@@ -28,7 +28,7 @@ def copy_project(root: Path, to: Path) -> None:
     for name in ("settings.ini", "pyproject.toml"):
         shutil.copy(root / name, to)
     for name in ("nbs", "gamerl"):
-        ignore = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "data")
+        ignore = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "tiny", "profiles")
         shutil.copytree(root / name, to / name, ignore=ignore)
 
 

@@ -79,3 +79,11 @@ def test_opponents_measures_overlap_and_languages(tmp_path):
         assert 0 < row["ratio"] and 0 < row["bound"] and row["extra work"] > 0
     for row in told["languages"]:
         assert row["times_faster"] > 1 and row["interval"][0] <= row["points"] <= row["interval"][1]
+
+
+@pytest.mark.slow
+def test_server_is_loaded_and_weighed():
+    done = subprocess.run([sys.executable, SCRIPTS / "server.py", "--quick"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["load"]["episodes_per_second"] > 0 and len(told["memory"]) == 10

@@ -651,13 +651,16 @@ def test_the_declarer_is_who_first_named_the_trump():
 
 
 @pytest.mark.parametrize("spec", ALL)
-def test_every_move_has_a_name_of_its_own_and_can_be_said_by_it(spec):
+def test_every_move_has_a_name_of_its_own_and_can_be_said(spec):
+    "By its ID; by its name, too, unless that holds the ID of a legal move, which goes first."
     for seed in range(2):
         for state in decisions(spec, seed):
             legal = observe(state, state.current_player()).legal
             assert list(legal) == state.legal_actions() and len(set(legal.values())) == len(legal)
             for action, name in legal.items():
-                assert "\n" not in name and parse_reply(name, legal) == Parsed(action)
+                assert "\n" not in name and parse_reply(f"Move {action}.", legal) == Parsed(action)
+                if legal.keys().isdisjoint(map(int, re.findall(r"(?<!\w)\d+(?!\w)", name))):
+                    assert parse_reply(name, legal) == Parsed(action)
 
 
 @pytest.mark.parametrize(

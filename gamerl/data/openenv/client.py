@@ -1,0 +1,5 @@
+"The client."
+
+from gamerl.openenv import GameClient
+
+__all__ = ["GameClient"]
