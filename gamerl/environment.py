@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['score_of', 'cut_scores', 'forfeit_scores', 'draw_chance', 'other_seats', 'seat_bots', 'Step', 'Episode', 'at_least',
-           'check_dice', 'read_reply', 'ask_again', 'GameEnv']
+           'check_playable', 'read_reply', 'ask_again', 'GameEnv']
 
 # %% ../nbs/03_environment.ipynb #0245615b
 import random
@@ -155,13 +155,18 @@ def at_least(
         raise ValueError(f"{name}: {value!r} is not allowed; it must be {kind} of at least {least}")
     return value
 
-# %% ../nbs/03_environment.ipynb #32067e62
-def check_dice(
+# %% ../nbs/03_environment.ipynb #7f6565f9
+def check_playable(
     game: pyspiel.Game,
 ) -> None:
-    "Refuse the few games that throw their dice where nobody can see or repeat them."
-    if game.get_type().chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC:
+    "Refuse the few games that cannot be played move by move, or not twice in the same way."
+    kind = game.get_type()
+    if kind.chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC:
         raise ValueError(f"game: {game} throws dice of its own, so its episodes cannot be repeated")
+    if kind.dynamics == pyspiel.GameType.Dynamics.MEAN_FIELD:
+        raise ValueError(f"game: {game} is a mean-field game, a crowd without seats to take")
+    if kind.action_structs_only:
+        raise ValueError(f"game: {game} has moves without numbers, and a reply is a number")
 
 # %% ../nbs/03_environment.ipynb #33399a0a
 def read_reply(
@@ -186,7 +191,7 @@ def ask_again(
     added = ({"role": "assistant", "content": reply}, {"role": "user", "content": reminder})
     return Observation(observation.messages + added, observation.legal, observation.player)
 
-# %% ../nbs/03_environment.ipynb #3671507f
+# %% ../nbs/03_environment.ipynb #bae5a3f9
 class GameEnv:
     "One game at a time, seen from the learner's side of the table."
 
@@ -206,7 +211,7 @@ class GameEnv:
     def reset(self, task: Task) -> Observation | None:
         "Begin a task; returns the first question."
         self.task, self.game = task, load_game(task.game)
-        check_dice(self.game)
+        check_playable(self.game)
         self._bots, self._played = seat_bots(task, self.game)
         self._others, _ = other_seats(task, self.game)
         self._state, self._chance = opening_state(task.game, task.opening), task.rng("chance")
