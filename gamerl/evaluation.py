@@ -6,7 +6,7 @@
 __all__ = ['EXACT_GAMES', 'Past', 'Exact', 'exact_results', 'Row', 'pool', 'Report', 'yardsticks', 'has_yardsticks',
            'evaluate_game', 'evaluate', 'paired_gain', 'Comparison', 'compare']
 
-# %% ../nbs/24_evaluation.ipynb #cell-2
+# %% ../nbs/24_evaluation.ipynb #34de46ee
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -20,7 +20,7 @@ from .environment import GameEnv
 from .exact import ExactResult, exact_match, move_table, nash_conv
 from .matches import BlindPlayer, Match, bootstrap_mean, find_floor, play_match
 from .opponents import OpponentSpec, is_learner, is_other, parse_opponents
-from .rollouts import Player, UniformPlayer
+from .rollouts import FreePlayer, Player, UniformPlayer
 from .tasks import Task, decode_task_id, load_game
 
 # %% ../nbs/24_evaluation.ipynb #cell-7
@@ -237,7 +237,7 @@ def yardsticks(
     blind = find_floor(game, opponent, floor_games, seed, threads) if floor_games else None
     return blind, blind and play_match(blind, *deals), play_match(UniformPlayer(), *deals)
 
-# %% ../nbs/24_evaluation.ipynb #cell-29
+# %% ../nbs/24_evaluation.ipynb #2cf6d956
 Past = Callable[[Task, OpponentSpec], Player]  # who decides for a seat of another model
 
 
@@ -267,7 +267,7 @@ def evaluate_game(
     if has_yardsticks(opponent):
         blind, floor, chance = yardsticks(game, opponent, num_episodes, seed, threads, floor_games)
     kind, seats = load_game(game).get_type().short_name, load_game(game).num_players()
-    small = kind in EXACT_GAMES and seats == 2
+    small = kind in EXACT_GAMES and seats == 2 and not isinstance(player, FreePlayer)
     exact = exact_results(player, game, opponent, blind) if small else None
     return Row(match, floor, chance, str(blind or ""), exact)
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['OWN_BUDGET', 'judged_games', 'judged_opponents', 'judge', 'Exploitability', 'flat', 'set_aside', 'start',
-           'first_report', 'last_report', 'train', 'load_checkpoint', 'load_past', 'evaluate_checkpoint']
+           'first_report', 'last_report', 'exact_games', 'train', 'load_checkpoint', 'load_past', 'evaluate_checkpoint']
 
 # %% ../nbs/26_runs.ipynb #5ebce6d1
 import json
@@ -166,7 +166,14 @@ def last_report(trainer: PPOTrainer, before: Report | None, console: Console) ->
         plot_report(before, after, path=folder / "report.png")
     return after
 
-# %% ../nbs/26_runs.ipynb #9aec2c58
+# %% ../nbs/26_runs.ipynb #aca4124a
+def exact_games(config: Config) -> list[str]:
+    "The games whose NashConv a run measures: small ones, where the model plays its exact probabilities."
+    if not config.run.eval_steps or config.model.mode == "free" or config.env.history_turns:
+        return []
+    return [game for game in judged_games(config) if game.split("(")[0] in EXACT_GAMES]
+
+# %% ../nbs/26_runs.ipynb #e04fa7de
 def train(
     config: Config,
     resume_from: str | Path | None = None,  # a checkpoint, or a run's folder for its latest
@@ -177,8 +184,7 @@ def train(
     trainer = start(config, resume_from, console)
     main = trainer.accelerator.is_main_process
     console = console if main else Console(quiet=True)
-    exact = [game for game in judged_games(config) if game.split("(")[0] in EXACT_GAMES]
-    meters = {game: Exploitability(trainer, game) for game in exact} if config.run.eval_steps else {}
+    meters = {game: Exploitability(trainer, game) for game in exact_games(config)}
 
     def measure(trainer: PPOTrainer, metrics: dict[str, float]) -> None:
         for meter in meters.values():
