@@ -14,7 +14,7 @@ import httpx
 import psutil
 import pytest
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 
 from gamerl import remote
 from gamerl.cli import main
@@ -475,6 +475,10 @@ def endpoint():
         heard.append((request.headers["authorization"], body))
         if body["model"] == "broken":
             return JSONResponse({"error": {"message": "out of order"}}, 400)
+        if body["model"] == "page":
+            return HTMLResponse("<html>welcome</html>")
+        if body["model"] == "odd":
+            return {"choices": [{"message": 3}], "usage": []}
         if body["model"] == "slow":
             time.sleep(1)
         words = {"one": "<think>0 or 2?</think>1", "nonsense": "as you like", "mute": None}
@@ -535,6 +539,8 @@ def test_an_endpoint_is_judged(server, endpoint):
         ("nonsense", 3, "no legal move"),
         ("mute", 3, "no legal move"),
         ("empty", 3, "no legal move"),
+        ("page", 3, "no legal move"),
+        ("odd", 3, "no legal move"),
         ("broken", 1, "out of order"),
     ],
 )
