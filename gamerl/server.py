@@ -73,7 +73,7 @@ def listed(
     "What can be called."
     return [{"name": n, "signature": str(inspect.signature(m)), "source": "Host"} for n, m in methods.items()]
 
-# %% ../nbs/27b_server.ipynb #f4ba9573
+# %% ../nbs/27b_server.ipynb #61705f06
 THREADS = {"evaluate": 16, "play": 64}  # methods that may run at the same time
 
 
@@ -86,7 +86,7 @@ class Service:
         token: str | None = None,  # that callers must know; None: everybody may call
         max_body: int = MAX_BODY,  # bytes of a request
     ):
-        self.methods = {name: getattr(host, name) for name in ("reset", "step", "state", "stop")}
+        self.methods = {"reset": host.reset, "step": host.step, "state": host.state, "stop": host.stop}
         self.methods["evaluate"] = judge_endpoint
         self.token, self.max_body = token, max_body
         self.limiters = {name: CapacityLimiter(count) for name, count in THREADS.items()}

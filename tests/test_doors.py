@@ -133,7 +133,7 @@ def test_the_space_is_ready_to_be_pushed():
     assert manifest["app"] == "server.app:app" and manifest["port"] == 8000
     assert tomllib.loads((SPACE / "pyproject.toml").read_text())["project"]["scripts"]["server"]
     code = "from server.app import app; print(app.title, {r.path for r in app.routes} >= {'/reset', '/ws'})"
-    done = subprocess.run([sys.executable, "-c", code], cwd=SPACE, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-B", "-c", code], cwd=SPACE, capture_output=True, text=True)
     assert "True" in done.stdout, done.stderr
 
 

@@ -13,9 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import psutil
 import pytest
-from commands import forks
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 
 from gamerl import remote
 from gamerl.cli import main
@@ -91,19 +90,30 @@ def test_64_games_at_once_equal_their_twins(server):
     assert games(MIXED, server.url) == games(MIXED)
 
 
-def _play_elsewhere(url: str, salt: str, answers) -> None:
-    answers.put((salt, games(MIXED[:16], url, salt)))
+CLIENT = """
+import json, random, sys
+from gamerl.environment import GameEnv
+from gamerl.remote import RemoteEnv
+from gamerl.tasks import Task
+
+url, salt = sys.argv[1:]
+for seed in range(12):
+    for task in (Task("leduc_poker", seed), Task("hex(board_size=3)", seed, opponent="mcts:10")):
+        here, there, rng = GameEnv(), RemoteEnv(url, timeout=60), random.Random(f"{salt} {seed}")
+        question, asked = here.reset(task), there.reset(task)
+        while question:
+            assert (asked.messages, asked.legal) == (question.messages, question.legal)
+            move = rng.choice(list(question.legal))
+            question, asked = here.step(move).observation, there.step(move).observation
+        assert there.episode == here.episode
+print("equal")
+"""
 
 
 def test_clients_in_several_processes_do_not_meet(server):
-    answers, salts = forks.Queue(), ("one", "two")
-    clients = [forks.Process(target=_play_elsewhere, args=(server.url, salt, answers)) for salt in salts]
-    for client in clients:
-        client.start()
-    found = dict(answers.get(timeout=60) for _ in clients)
-    for client in clients:
-        client.join()
-    assert found == {salt: games(MIXED[:16], salt=salt) for salt in salts}
+    words = [sys.executable, "-c", CLIENT, server.url]
+    clients = [subprocess.Popen([*words, salt], stdout=subprocess.PIPE, text=True) for salt in "abc"]
+    assert [client.communicate(timeout=120)[0] for client in clients] == ["equal\n"] * 3
 
 
 def test_a_deep_search_holds_nobody_up():
@@ -465,6 +475,10 @@ def endpoint():
         heard.append((request.headers["authorization"], body))
         if body["model"] == "broken":
             return JSONResponse({"error": {"message": "out of order"}}, 400)
+        if body["model"] == "page":
+            return HTMLResponse("<html>welcome</html>")
+        if body["model"] == "odd":
+            return {"choices": [{"message": 3}], "usage": []}
         if body["model"] == "slow":
             time.sleep(1)
         words = {"one": "<think>0 or 2?</think>1", "nonsense": "as you like", "mute": None}
@@ -525,6 +539,8 @@ def test_an_endpoint_is_judged(server, endpoint):
         ("nonsense", 3, "no legal move"),
         ("mute", 3, "no legal move"),
         ("empty", 3, "no legal move"),
+        ("page", 3, "no legal move"),
+        ("odd", 3, "no legal move"),
         ("broken", 1, "out of order"),
     ],
 )
