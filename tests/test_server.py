@@ -233,7 +233,7 @@ TROUBLE = [
     ("reset", {"task": {"game": "hex", "wins": 1}}, "invalid_game"),
     ("reset", {"task": "hex"}, "invalid_game"),
     ("reset", {"task": {"game": "hex"}, "rules": {"retries": 10**9}}, "invalid_game"),
-    ("reset", {"task": {"game": "liars_dice", "opponent": "ismcts"}}, "invalid_game"),
+    ("reset", {"task": {"game": "hex", "opponent": "ismcts"}}, "invalid_game"),
 ]
 
 
