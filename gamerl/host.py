@@ -15,7 +15,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from .environment import GameEnv, Step, read_reply
-from .opponents import is_learner
+from .opponents import is_learner, parse_opponents
 from .prompts import ANSWER, Observation
 from .tasks import CONFIGS_PER_GAME, Task
 from .wire import episode_json, observation_json
@@ -31,6 +31,12 @@ def asked_task(
     if task is not None:
         if not isinstance(task, dict):
             raise ValueError(f"task: {task!r} is not allowed; it must be an object with the fields of a task")
+        opponent = Task.from_json(task).opponent
+    if any(seat.kind == "endpoint" for seat in parse_opponents(opponent)):
+        raise ValueError(
+            "opponent: 'endpoint' is not allowed here; a server calls no address that others choose"
+        )
+    if task is not None:
         return Task.from_json(task)
     if is_learner(str(opponent)):
         raise ValueError(f"opponent: {opponent!r} is not allowed here; use a bot such as 'random' or 'mcts'")
@@ -107,6 +113,8 @@ def final_text(
 ) -> str:
     "How a game ended, as one text."
     episode, player = env.episode, env.task.player
+    if episode.failed:
+        return f"The game could not go on: {episode.failed}."
     why = "was cut short" if episode.truncated else "was forfeited" if episode.forfeited else "is over"
     paid = ", ".join(f"{amount:g}" for amount in episode.returns)
     return f"The game {why}. You were player {player}. Score: {episode.score:.3f}. Returns: {paid}."
@@ -190,7 +198,8 @@ class Host:
             return no_game("invalid_game", str(error))
         if question:
             return self._tell(game, question_text(question, first=True))
-        return self._tell(game, final_text(game.env), game.env.episode.score)
+        over = game.env.episode
+        return self._tell(game, final_text(game.env), 0.0 if over.failed else over.score)
 
     def step(
         self,

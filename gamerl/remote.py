@@ -18,8 +18,17 @@ from itertools import count
 
 import httpx
 
-from .environment import Episode, GameEnv, Step, ask_again, at_least, forfeit_scores, read_reply
-from .opponents import parse_opponent, resolve_opponent
+from gamerl.environment import (
+    Episode,
+    GameEnv,
+    Step,
+    ask_again,
+    at_least,
+    forfeit_scores,
+    other_seats,
+    read_reply,
+)
+from .opponents import OpponentSpec, is_other, played_word, resolve_opponents
 from .prompts import Observation
 from .tasks import Task, load_game
 from .wire import make_observation, plain_arguments, read_episode, read_legal, read_observation
@@ -249,7 +258,7 @@ class PlainGame:
             truncated=not terminated,
             actions=(),
             moves=tuple(self.moves),
-            opponent_played=str(resolve_opponent(task.opponent, loaded)),
+            opponent_played=played_word(resolve_opponents(task.opponent, loaded)),
             invalid_replies=self.invalid,
             forfeited=forfeited,
             final_observation=final,
@@ -318,8 +327,13 @@ class RemoteEnv:
         return step
 
     def is_past(self, player: int) -> bool:
-        "Whether an earlier version of the learner answers for this seat."
-        return parse_opponent(self.task.opponent).kind == "snapshot" and player != self.task.player
+        "Whether a model other than the present learner answers for this seat."
+        others, _ = other_seats(self.task, load_game(self.task.game))
+        return player in others and is_other(others[player])
+
+    def opponent(self, player: int) -> OpponentSpec:
+        "Who sits on one of the other seats."
+        return other_seats(self.task, load_game(self.task.game))[0][player]
 
     def waits(self, task: Task) -> bool:
         "Whether others take their time in a task: the network always does."

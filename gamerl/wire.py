@@ -70,6 +70,7 @@ def read_episode(
         opponent_played=data["opponent_played"],
         invalid_replies=data["invalid_replies"],
         forfeited=data["forfeited"],
+        failed=data["failed"],
         final_observation=read_observation(data["final_observation"]),
     )
 

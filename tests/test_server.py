@@ -76,7 +76,7 @@ def games(tasks, url: str | None = None, salt: str = "moves", threads: int = 8) 
     "Play tasks with random moves, here or on a server: the episodes and decisions as text."
     make_env = GameEnv if url is None else lambda: RemoteEnv(url, timeout=60)
     player = UniformPlayer()
-    played = play_games(tasks, player, lambda task: player, make_env, threads, salt)
+    played = play_games(tasks, player, lambda task, seat: player, make_env, threads, salt)
     heard = [
         [(d.observation.messages, d.observation.legal, d.past) for d in game.decisions] for game in played
     ]
@@ -243,7 +243,7 @@ TROUBLE = [
     ("reset", {"task": {"game": "hex", "wins": 1}}, "invalid_game"),
     ("reset", {"task": "hex"}, "invalid_game"),
     ("reset", {"task": {"game": "hex"}, "rules": {"retries": 10**9}}, "invalid_game"),
-    ("reset", {"task": {"game": "liars_dice", "opponent": "ismcts"}}, "invalid_game"),
+    ("reset", {"task": {"game": "hex", "opponent": "ismcts"}}, "invalid_game"),
 ]
 
 
