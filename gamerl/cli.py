@@ -89,7 +89,8 @@ class Evaluate:
                 raise UsageError(f"--{flag}: {given} is not allowed; it must be at least {least}")
         checkpoint = find_checkpoint(self.checkpoint)
 
-        from gamerl.options import split_list
+        from gamerl.sections import split_list
+
         from gamerl.runs import evaluate_checkpoint
 
         servers = self.server_url and split_list(self.server_url)
@@ -102,7 +103,8 @@ def game_specs(
     text: str,  # "tic_tac_toe, hex(board_size=4), 200000000"
 ) -> list[str]:  # each as OpenSpiel writes it
     "The games that a flag names, task IDs included."
-    from gamerl.options import split_list
+    from gamerl.sections import split_list
+
     from gamerl.tasks import decode_task_id, load_game
 
     specs = [decode_task_id(int(game)).spec if game.isdigit() else game for game in split_list(text)]

@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 
 import torch
+from .builders import load_player, make_player, make_policy, make_table
 from rich.console import Console
 
 from .checkpoints import find_checkpoint, list_checkpoints
@@ -27,7 +28,7 @@ from .opponents import is_other, parse_opponents
 from .plots import plot_report, plot_run
 from .rollouts import ModelPlayer
 from .tasks import decode_task_id
-from .training import PPOTrainer, load_player, make_player, make_policy, make_table, restore, run
+from .training import PPOTrainer, restore, run
 
 # %% ../nbs/26_runs.ipynb #cace8cc7
 def judged_games(config: Config) -> list[str]:

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from gamerl.config import HOMES, PROFILES, ConfigError, differences, load_config
-from gamerl.options import SECTIONS, Config, aliases_of
+from gamerl.options import SECTIONS, Config
+from gamerl.sections import aliases_of
 
 DEFAULTS = {
     "model_name": "Qwen/Qwen2.5-3B-Instruct",
