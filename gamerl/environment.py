@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['score_of', 'cut_scores', 'forfeit_scores', 'draw_chance', 'other_seats', 'seat_bots', 'Step', 'Episode', 'at_least',
-           'check_playable', 'read_reply', 'ask_again', 'GameEnv']
+           'check_playable', 'read_reply', 'GameEnv']
 
-# %% ../nbs/03_environment.ipynb #0245615b
+# %% ../nbs/03_environment.ipynb #cfbf8b21
 import random
 from dataclasses import dataclass, field
 
@@ -21,7 +21,7 @@ from gamerl.opponents import (
     resolve_opponents,
     searches,
 )
-from .prompts import Observation, Parsed, observe, parse_reply
+from .prompts import Observation, Parsed, ask_again, observe, parse_reply
 from .tasks import Task, load_game, opening_state
 from .worlds import OpponentFailed
 
@@ -179,17 +179,6 @@ def read_reply(
     if reply in legal:
         return Parsed(int(reply))
     return Parsed(None, f"{reply} is not the ID of a legal move")
-
-# %% ../nbs/03_environment.ipynb #344f0f68
-def ask_again(
-    observation: Observation,  # the question
-    reply: str,  # the illegal reply to it
-    why: str,  # what is wrong with the reply
-) -> Observation:  # the same question, with the reply and a reminder added
-    "Repeat a question after an illegal reply."
-    reminder = f"{why}. Answer with the ID of one legal move and nothing else."
-    added = ({"role": "assistant", "content": reply}, {"role": "user", "content": reminder})
-    return Observation(observation.messages + added, observation.legal, observation.player)
 
 # %% ../nbs/03_environment.ipynb #bae5a3f9
 class GameEnv:

@@ -6,7 +6,7 @@
 __all__ = ['EXACT_GAMES', 'Past', 'Exact', 'exact_results', 'Row', 'pool', 'Report', 'yardsticks', 'has_yardsticks',
            'evaluate_game', 'evaluate', 'paired_gain', 'Comparison', 'compare']
 
-# %% ../nbs/24_evaluation.ipynb #34de46ee
+# %% ../nbs/24_evaluation.ipynb #100a6bc2
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -20,7 +20,7 @@ from .environment import GameEnv
 from .exact import ExactResult, exact_match, move_table, nash_conv
 from .matches import BlindPlayer, Match, bootstrap_mean, find_floor, play_match
 from .opponents import OpponentSpec, is_learner, is_other, parse_opponents
-from .rollouts import FreePlayer, Player, UniformPlayer
+from .rollouts import Player, UniformPlayer
 from .tasks import Task, decode_task_id, load_game
 
 # %% ../nbs/24_evaluation.ipynb #cell-7
@@ -237,7 +237,7 @@ def yardsticks(
     blind = find_floor(game, opponent, floor_games, seed, threads) if floor_games else None
     return blind, blind and play_match(blind, *deals), play_match(UniformPlayer(), *deals)
 
-# %% ../nbs/24_evaluation.ipynb #2cf6d956
+# %% ../nbs/24_evaluation.ipynb #0045126a
 Past = Callable[[Task, OpponentSpec], Player]  # who decides for a seat of another model
 
 
@@ -259,6 +259,7 @@ def evaluate_game(
     | None = None,  # games to choose the blind player by; four for each game of the match by default
     past: Past | None = None,
     make_env: Callable[[], GameEnv] = GameEnv,
+    exact: bool = True,
 ) -> Row:
     "One game of a report."
     floor_games = min(4 * num_episodes, 2000) if floor_games is None else floor_games
@@ -267,11 +268,11 @@ def evaluate_game(
     if has_yardsticks(opponent):
         blind, floor, chance = yardsticks(game, opponent, num_episodes, seed, threads, floor_games)
     kind, seats = load_game(game).get_type().short_name, load_game(game).num_players()
-    small = kind in EXACT_GAMES and seats == 2 and not isinstance(player, FreePlayer)
-    exact = exact_results(player, game, opponent, blind) if small else None
-    return Row(match, floor, chance, str(blind or ""), exact)
+    small = exact and kind in EXACT_GAMES and seats == 2
+    found = exact_results(player, game, opponent, blind) if small else None
+    return Row(match, floor, chance, str(blind or ""), found)
 
-# %% ../nbs/24_evaluation.ipynb #cell-30
+# %% ../nbs/24_evaluation.ipynb #e68617ed
 def evaluate(
     player: Player,  # whose strength is wanted
     games: Sequence[str | int],  # OpenSpiel games or task IDs
@@ -283,6 +284,7 @@ def evaluate(
     | None = None,  # games to choose the blind player by; four for each game of the match by default
     past: Past | None = None,  # needed against `snapshot` and `checkpoint`
     make_env: Callable[[], GameEnv] = GameEnv,  # where the player's own games are played
+    exact: bool = True,  # whether `probs` are what the player plays by, so that NashConv is about it
 ) -> Report:
     "Play a match in every game, from every seat, beside a blind and a random player."
     if is_other(opponent) and past is None:
@@ -290,7 +292,7 @@ def evaluate(
     if not games:
         raise ValueError("games: nothing to play; give at least one game or task ID")
     specs = [decode_task_id(game).spec if isinstance(game, int) else game for game in games]
-    how = (opponent, num_episodes, seed, threads, floor_games, past, make_env)
+    how = (opponent, num_episodes, seed, threads, floor_games, past, make_env, exact)
     return Report(tuple(evaluate_game(player, spec, *how) for spec in specs), seed)
 
 # %% ../nbs/24_evaluation.ipynb #cell-35

@@ -4,15 +4,15 @@
 
 # %% auto #0
 __all__ = ['REWARDS', 'Player', 'UniformPlayer', 'Answer', 'ModelPlayer', 'Written', 'FreePlayer', 'Decision', 'PlayedGame',
-           'Table', 'play_games', 'spread', 'own_words', 'replies', 'replies_of', 'Batch', 'Sample', 'sample_of',
-           'Rows', 'make_batch']
+           'Table', 'play_games', 'workers', 'spread', 'own_words', 'replies', 'replies_of', 'Batch', 'Sample',
+           'sample_of', 'Rows', 'make_batch']
 
-# %% ../nbs/20_rollouts.ipynb #bf91719a
+# %% ../nbs/20_rollouts.ipynb #aa9ad3ae
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -196,7 +196,7 @@ class Table:
         if step.terminated or step.truncated:
             self.played = PlayedGame(self.env.episode, tuple(self.decisions))
 
-# %% ../nbs/20_rollouts.ipynb #11873412
+# %% ../nbs/20_rollouts.ipynb #73491662
 def play_games(
     tasks: Sequence[Task],
     player: Player,  # decides for the learner
@@ -211,7 +211,7 @@ def play_games(
     tables = [Table(task, make_env(), task.rng(word)) for task, word in zip(tasks, words)]
     slow = any(table.env.waits(table.task) for table in tables)
     halves = [tables[::2], tables[1::2]] if slow else [tables]
-    with ThreadPoolExecutor(threads) if slow else nullcontext() as pool:
+    with workers(threads) if slow else nullcontext() as pool:
         under_way = [spread(pool, Table.start, half) for half in halves]
         while any(table.played is None for table in tables):
             for n, half in enumerate(halves):
@@ -222,6 +222,16 @@ def play_games(
             if progress:
                 progress(sum(table.played is not None for table in tables))
     return [table.played for table in tables]
+
+
+@contextmanager
+def workers(threads: int) -> Iterator[ThreadPoolExecutor]:
+    "Threads for a while; what they have not begun when it ends, by Ctrl-C perhaps, is never done."
+    pool = ThreadPoolExecutor(threads)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def spread(pool: ThreadPoolExecutor | None, work: Callable, *columns: Sequence) -> list[Future]:

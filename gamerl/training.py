@@ -6,7 +6,7 @@
 __all__ = ['PPOTrainer', 'trainer_state', 'save', 'restore', 'Stopped', 'stop_gently', 'step_line', 'advance_lines', 'Log',
            'progress_bar', 'is_over', 'run', 'report']
 
-# %% ../nbs/23_training.ipynb #ce2e48ed
+# %% ../nbs/23_training.ipynb #7ad888e1
 import json
 import random
 import signal
@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -55,7 +55,7 @@ from .replay import replay_task
 from .rollouts import REWARDS, ModelPlayer, PlayedGame, make_batch, own_words, play_games
 from .tasks import Task
 
-# %% ../nbs/23_training.ipynb #4538c6ae
+# %% ../nbs/23_training.ipynb #8d74194e
 class PPOTrainer:
     "Plays games and learns from them, one step at a time."
 
@@ -130,7 +130,9 @@ class PPOTrainer:
             self.pool,
             str(self.steps),
             play=lambda weights: self.player(weights=weights),
-            load=lambda folder: load_player(folder, self.accelerator.device),
+            load=cache(
+                lambda folder: load_player(folder, self.accelerator.device)
+            ),  # one a step: it remembers
             present=player,
         )
 
@@ -184,7 +186,7 @@ class PPOTrainer:
         if every and self.steps % every == 0:
             self.pool.add(self.steps, self.weights())
 
-# %% ../nbs/23_training.ipynb #2557140b
+# %% ../nbs/23_training.ipynb #a40e664e
 def trainer_state(trainer: PPOTrainer) -> dict:
     "Everything that changes in a run, besides the policy."
     return {
@@ -225,7 +227,7 @@ def restore(
     "Continue where a checkpoint was written."
     folder = find_checkpoint(path)
     restore_policy(trainer.policy, folder)
-    state = torch.load(folder / "state.pt", weights_only=True, map_location=trainer.policy.device)
+    state = torch.load(folder / "state.pt", weights_only=True, map_location="cpu")
     trainer.steps, trainer.seconds = state["steps"], state["seconds"]
     trainer.learner.load_state_dict(state["learner"])
     trainer.curriculum.load_state_dict(state["curriculum"])

@@ -62,17 +62,18 @@ def test_what_cannot_be_played_is_refused_in_a_line(name):
 
 
 @pytest.mark.parametrize("game", VARIANTS)
-def test_every_variant_is_played_from_every_seat(game):
+def test_every_variant_is_played_to_the_end_from_every_seat(game):
     for seat in range(load_game(game).num_players()):
-        assert_whole(play(Task(game, seed=seat, seat=seat), turns=25))
+        assert_whole(play(Task(game, seed=seat, seat=seat), turns=None))
 
 
 @pytest.mark.parametrize("game", VARIANTS)
-def test_every_variant_is_played_against_search(game):
+def test_every_variant_is_played_to_the_end_against_search(game):
     entry = next(e for e in CATALOGUE for p in e.variants if game_string(e.name, p) == game)
-    episode = play(Task(game, seed=3, opponent="mcts:2"), turns=4)
-    assert_whole(episode)
-    assert episode.opponent_played == ("random" if entry.mcts is None else "mcts:2")
+    for seat in range(load_game(game).num_players()):
+        episode = play(Task(game, seed=seat, seat=seat, opponent="mcts:2"), turns=None)
+        assert_whole(episode)
+        assert episode.opponent_played == ("random" if entry.mcts is None else "mcts:2")
 
 
 def histories() -> str:
