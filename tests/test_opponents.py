@@ -207,7 +207,7 @@ def test_a_solved_game_is_hard_to_exploit(tmp_path, monkeypatch):
 class Server:
     "An endpoint that answers with the first legal move, until it breaks."
 
-    def __init__(self, working_calls=10**6, status=500):
+    def __init__(self, working_calls=10**6, status=500, body=None, kind="application/json"):
         self.calls = []
 
         class Handler(BaseHTTPRequestHandler):
@@ -215,8 +215,11 @@ class Server:
                 asked = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
                 self.calls.append((asked, handler.headers["Authorization"]))
                 handler.send_response(200 if len(self.calls) <= working_calls else status)
-                handler.send_header("Content-Type", "application/json")
+                handler.send_header("Content-Type", kind)
                 handler.end_headers()
+                if body is not None:
+                    handler.wfile.write(body)
+                    return
                 message = {"role": "assistant", "content": "<think>0 or 1?</think>0"}
                 choice = {"index": 0, "finish_reason": "stop", "message": message}
                 told = {"id": "1", "object": "chat.completion", "created": 0, "model": "m"}
@@ -367,3 +370,20 @@ def test_an_unknown_word_names_what_is_known():
     with pytest.raises(ValueError, match="allowed are random; mcts") as error:
         resolve_opponent("alphazero", load_game("hex"))
     assert "minimax" in str(error.value) and "cfr" in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"<html>Welcome!</html>", "text/html"),
+        (b'{"choices": [{"message": "hello"}]}', "application/json"),
+        (b'{"choices": []}', "application/json"),
+        (b"[1, 2]", "application/json"),
+    ],
+)
+def test_an_answer_that_is_no_chat_is_no_move(body, kind):
+    server = Server(body=body, kind=kind)
+    env = GameEnv()
+    env.reset(Task("tic_tac_toe", seed=0, seat=1, opponent=server.word))
+    assert env.episode.failed.endswith("named no legal move: the reply is empty")
+    assert "\n" not in env.episode.failed
