@@ -196,7 +196,7 @@ class Table:
         if step.terminated or step.truncated:
             self.played = PlayedGame(self.env.episode, tuple(self.decisions))
 
-# %% ../nbs/20_rollouts.ipynb #73491662
+# %% ../nbs/20_rollouts.ipynb #323bfae2
 def play_games(
     tasks: Sequence[Task],
     player: Player,  # decides for the learner
@@ -253,9 +253,9 @@ def own_words(tasks: Sequence[Task], salt: str) -> list[str]:
 
 
 def replies(
-    waiting: Sequence[Table],
-    player: Player,
-    past: Callable[[Task, OpponentSpec], Player] | None,
+    waiting: Sequence[Table],  # games with a question
+    player: Player,  # decides for the learner
+    past: Callable[[Task, OpponentSpec], Player] | None,  # who decides for a seat of another model
 ) -> list[int | Written]:
     "Ask each player once about all the games that wait for it, and draw the moves."
     asked: dict[Player, list[int]] = {}

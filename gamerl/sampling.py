@@ -246,7 +246,7 @@ def run_rows(
     cache = continue_prefix(shared, len(questions)) if shared else None
     return policy.hidden(ids, positions, mask, cache)
 
-# %% ../nbs/13_sampling.ipynb #c88f7d8d
+# %% ../nbs/13_sampling.ipynb #974b0f93
 @dataclass(frozen=True)
 class Forks:
     "The forks of a batch of questions as index arrays."
@@ -275,9 +275,7 @@ class Forks:
             for m, path in enumerate(trie.paths):
                 paths[u, m, : len(path)] = [(first[u] + f) * fan + b for f, b in path]
         rows = np.repeat(np.arange(len(questions)), np.diff(first))
-        places = [
-            len(question.suffix) + fork for question, trie in zip(questions, tries) for fork in trie.forks
-        ]
+        places = [len(q.suffix) + fork for q, trie in zip(questions, tries) for fork in trie.forks]
         return Forks(rows, np.array(places, dtype=np.int64), branches, paths, exists)
 
 # %% ../nbs/13_sampling.ipynb #40bc4356

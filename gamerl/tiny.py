@@ -244,7 +244,7 @@ def lesson_loss(
     outcome = (policy.values(hidden[rows, last]) - torch.tensor([lesson.outcome for lesson in batch])) ** 2
     return Loss(answer.mean(), text, outcome.mean())
 
-# %% ../nbs/29_tiny.ipynb #41b7f462
+# %% ../nbs/29_tiny.ipynb #295cf2c4
 def batches(
     by_prefix: list[list[Lesson]],  # lessons that share a prefix
     steps: int,
@@ -259,12 +259,12 @@ def batches(
 
 
 def train_base(
-    tokenizer: PreTrainedTokenizerFast,
+    tokenizer: PreTrainedTokenizerFast,  # of `train_tokenizer`
     samples: dict[str, list[Example]],  # by game
-    steps: int = 6000,
+    steps: int = 6000,  # batches
     size: int = 32,  # samples a step
-    learning_rate: float = 2e-3,
-    seed: int = 0,
+    learning_rate: float = 2e-3,  # at its highest
+    seed: int = 0,  # of the random start and of the batches
 ) -> tuple[nn.Module, list[float]]:  # the model, and the answer's loss at each step
     "Train the tiny model on positions of random play."
     model, encode = tiny_model(seed=seed), Encoder(tokenizer)

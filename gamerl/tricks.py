@@ -42,7 +42,7 @@ def around(player: int, across: str = "partner") -> list[str]:
     names = ["you", "left", across, "right"]
     return [names[(seat - player) % 4] for seat in range(4)]
 
-# %% ../nbs/01d_tricks.ipynb #tricks13
+# %% ../nbs/01d_tricks.ipynb #bee7beff
 @dataclass(frozen=True)
 class Trick:
     "Cards played to one trick, in order, and who has the best one so far."
@@ -68,7 +68,11 @@ def tricks_played(
     return tricks
 
 
-def trick_lines(tricks: Sequence[Trick], names: Sequence[str], lowest: str = "2") -> tuple[list[str], str]:
+def trick_lines(
+    tricks: Sequence[Trick],  # in the order they were played
+    names: Sequence[str],  # of the seats
+    lowest: str = "2",  # rank of the lowest card in the deck
+) -> tuple[list[str], str]:
     "A line for every full trick, and one for the trick on the table."
     told = [joined([f"{names[seat]} {card_name(card, lowest)}" for seat, card in t.cards]) for t in tricks]
     full = [

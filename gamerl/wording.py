@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 # %% ../nbs/01_wording.ipynb #2d804e20
 import pyspiel
 
-# %% ../nbs/01_wording.ipynb #5d4efea4
+# %% ../nbs/01_wording.ipynb #e844c81c
 def information(state: pyspiel.State, player: int) -> str:
     "Everything that the player knows, for games that hide something."
     return state.information_state_string(player)
@@ -25,7 +25,11 @@ def open_board(state: pyspiel.State, player: int) -> str:
     return str(state)
 
 
-def openspiel_name(start: pyspiel.State, player: int, action: int) -> str:
+def openspiel_name(
+    start: pyspiel.State,  # any position of the game
+    player: int,  # who would move
+    action: int,  # ID of the move
+) -> str:
     "A move as OpenSpiel calls it, for games in which a name never depends on the position."
     return start.action_to_string(player, action)
 
@@ -61,14 +65,23 @@ def seat_name(
     "A seat as this player would call it."
     return "you" if seat == player else "they" if players == 2 else f"player {seat}"
 
-# %% ../nbs/01_wording.ipynb #1b2070e3
-def seat_line(name: str, player: int, players: int, verb: str, first: int = 0) -> str:
+# %% ../nbs/01_wording.ipynb #b43fa593
+def seat_line(
+    name: str,  # of the game
+    player: int,  # who is told
+    players: int,  # number of seats
+    verb: str,  # what a player does at its turn: "act", "bid"
+    first: int = 0,  # the seat that begins
+) -> str:
     "First sentences of the rules: the game, the seat, and who begins."
     order = f" and {verb} first" if player == first else f"; player {first} {verb}s first"
     return f"You play {name} with {players} players. You are player {player}{order}."
 
 
-def yours_first(amounts: Sequence[int], player: int) -> str:
+def yours_first(
+    amounts: Sequence[int],  # by seat
+    player: int,  # who is told
+) -> str:
     "What each seat has, in the order you, then the others."
     seats = sorted(range(len(amounts)), key=lambda seat: seat != player)
     return joined([f"{seat_name(seat, player, len(amounts))} {amounts[seat]}" for seat in seats])
@@ -84,6 +97,10 @@ def numbers(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"-?\d+", text)]
 
 
-def whose(seat: int, player: int, players: int) -> str:
+def whose(
+    seat: int,
+    player: int,  # who is told
+    players: int,  # number of seats
+) -> str:
     "Whose cards they are, as this player would say it."
     return "Your" if seat == player else "Their" if players == 2 else f"Player {seat}'s"
