@@ -79,19 +79,21 @@ class Evaluate:
 
     def run(self, overrides: dict[str, object]) -> int:
         "Check the flags, then play."
+        from gamerl.agents import agents_in
         from gamerl.checkpoints import find_checkpoint
+        from gamerl.config import load_config
         from gamerl.opponents import parse_opponents
 
         parse_opponents(self.opponent)
-        games = None if self.games is None else game_specs(self.games)
         for flag, given, least in (("num_episodes", self.num_episodes, 1), ("seed", self.seed, 0)):
             if given < least:
                 raise UsageError(f"--{flag}: {given} is not allowed; it must be at least {least}")
         checkpoint = find_checkpoint(self.checkpoint)
-
-        from gamerl.sections import split_list
+        with agents_in(load_config(checkpoint / "config.json").env.agents_path):
+            games = None if self.games is None else game_specs(self.games)
 
         from gamerl.runs import evaluate_checkpoint
+        from gamerl.sections import split_list
 
         servers = self.server_url and split_list(self.server_url)
         options = (self.opponent, self.num_episodes, self.seed, self.json, self.weights, servers)
@@ -104,7 +106,6 @@ def game_specs(
 ) -> list[str]:  # each as OpenSpiel writes it
     "The games that a flag names, task IDs included."
     from gamerl.sections import split_list
-
     from gamerl.tasks import decode_task_id, load_game
 
     specs = [decode_task_id(int(game)).spec if game.isdigit() else game for game in split_list(text)]
