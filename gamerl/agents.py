@@ -118,7 +118,7 @@ def _file_of(kind: type, folder: Path) -> Path:
     return Path(module.__file__) if known else folder / "__init__.py"
 
 # %% ../nbs/00_agents.ipynb #ag16
-PRIVATE = "_gamerl_agents_"  # begins the names of loaded packages; each stays in memory, as its agents may still import from it
+PRIVATE = "_gamerl_agents_"  # begins the names of loaded packages, which stay loaded
 _numbers = itertools.count()
 
 

@@ -85,12 +85,13 @@ class Evaluate:
         from gamerl.opponents import parse_opponents
 
         parse_opponents(self.opponent)
+        games = None if self.games is None else game_specs(self.games)
         for flag, given, least in (("num_episodes", self.num_episodes, 1), ("seed", self.seed, 0)):
             if given < least:
                 raise UsageError(f"--{flag}: {given} is not allowed; it must be at least {least}")
         checkpoint = find_checkpoint(self.checkpoint)
         with agents_in(load_config(checkpoint / "config.json").env.agents_path):
-            games = None if self.games is None else game_specs(self.games)
+            games = games and game_specs(self.games)  # the run's agents decide what a task ID means
 
         from gamerl.runs import evaluate_checkpoint
         from gamerl.sections import split_list
