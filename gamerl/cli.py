@@ -79,7 +79,9 @@ class Evaluate:
 
     def run(self, overrides: dict[str, object]) -> int:
         "Check the flags, then play."
+        from gamerl.agents import agents_in
         from gamerl.checkpoints import find_checkpoint
+        from gamerl.config import load_config
         from gamerl.opponents import parse_opponents
 
         parse_opponents(self.opponent)
@@ -88,10 +90,11 @@ class Evaluate:
             if given < least:
                 raise UsageError(f"--{flag}: {given} is not allowed; it must be at least {least}")
         checkpoint = find_checkpoint(self.checkpoint)
-
-        from gamerl.sections import split_list
+        with agents_in(load_config(checkpoint / "config.json").env.agents_path):
+            games = games and game_specs(self.games)  # the run's agents decide what a task ID means
 
         from gamerl.runs import evaluate_checkpoint
+        from gamerl.sections import split_list
 
         servers = self.server_url and split_list(self.server_url)
         options = (self.opponent, self.num_episodes, self.seed, self.json, self.weights, servers)
@@ -104,7 +107,6 @@ def game_specs(
 ) -> list[str]:  # each as OpenSpiel writes it
     "The games that a flag names, task IDs included."
     from gamerl.sections import split_list
-
     from gamerl.tasks import decode_task_id, load_game
 
     specs = [decode_task_id(int(game)).spec if game.isdigit() else game for game in split_list(text)]

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from .agents import kept_with_agents
 from .environment import GameEnv
 from .exact import ExactResult, exact_match, move_table, nash_conv
 from .matches import BlindPlayer, Match, bootstrap_mean, find_floor, play_match
@@ -221,6 +222,7 @@ class Report:
         return _markdown_table(_HEADER, self._lines()) + ("\n\nFloors: " + "; ".join(rules) if rules else "")
 
 # %% ../nbs/24_evaluation.ipynb #cell-27
+@kept_with_agents
 @lru_cache(maxsize=256)
 def yardsticks(
     game: str,  # an OpenSpiel game

@@ -15,6 +15,7 @@ from functools import lru_cache
 import numpy as np
 import pyspiel
 
+from .agents import kept_with_agents
 from .prompts import Observation, observe
 from .rollouts import Player
 from .tasks import load_game
@@ -69,6 +70,7 @@ def _first_position(game: str) -> pyspiel.State:
     return load_game(game).new_initial_state()
 
 # %% ../nbs/20c_exact.ipynb #cell-12
+@kept_with_agents
 @lru_cache(maxsize=8)
 def game_tree(
     game: str,  # as OpenSpiel writes it, such as "kuhn_poker"

@@ -17,6 +17,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from .agents import kept_with_agents
 from .environment import Episode, GameEnv
 from .opponents import OpponentSpec
 from .prompts import Observation
@@ -218,6 +219,7 @@ def halving(
     return rivals[0]
 
 # %% ../nbs/20d_matches.ipynb #cell-39
+@kept_with_agents
 @lru_cache(maxsize=256)
 def find_floor(
     game: str,  # an OpenSpiel game

@@ -16,6 +16,7 @@ from functools import lru_cache
 
 import pyspiel
 
+from .agents import agent_of
 from .endpoint import EndpointBot
 from .search import InTurns, MinimaxBot, ismcts_bot, mcts_bot, seed_of
 from .solvers import LARGEST, CFRBot, is_small, solve
@@ -138,7 +139,9 @@ DEFAULT_ITERATIONS = 200  # of CFR+: seconds in Leduc poker, and a NashConv belo
 def own_budget(
     name: str,  # OpenSpiel's short name of the game
 ) -> tuple[int, int]:  # simulations, rollouts
-    "The search budget of a game: the catalogue's, else 100 simulations of one rollout."
+    "The search budget of a game: its agent's or the catalogue's, else 100 simulations of one rollout."
+    if agent := agent_of(name):
+        return agent.budget() or DEFAULT_BUDGET
     budgets = {game.name: game.mcts for game in CATALOGUE}
     return budgets.get(name) or DEFAULT_BUDGET
 
@@ -205,9 +208,17 @@ def resolve_opponent(
     simultaneous = info.dynamics == pyspiel.GameType.Dynamics.SIMULTANEOUS
     if game.num_players() == 1 or (simultaneous and wanted.kind == "mcts"):
         return OpponentSpec("random")
+    if wanted == OpponentSpec("mcts") and _has_no_budget(info.short_name):
+        return OpponentSpec("random")
     if reason := why_not(wanted.kind, game):
         raise ValueError(f"opponent: {spec!r} cannot play {info.short_name}: {reason}")
     return with_budget(wanted, info.short_name)
+
+
+def _has_no_budget(name: str) -> bool:
+    "Whether a game's agent says that its standard opponent does not search."
+    agent = agent_of(name)
+    return agent is not None and agent.budget() is None
 
 
 def with_budget(

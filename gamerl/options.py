@@ -8,13 +8,14 @@ __all__ = ['DType', 'ALL_PROJECTIONS', 'THREE_STAGES', 'SECTIONS', 'ModelConfig'
            'options_table']
 
 # %% ../nbs/20b_options.ipynb #ad84323e
+from pathlib import Path
 from typing import Any, Literal
 
-from .sections import Section, option, show
 from pydantic import field_validator, model_validator
 
 from .curriculum import blocks, parse_source
 from .opponents import parse_opponents
+from .sections import Section, option, show
 from .tasks import CATALOGUE, CONFIGS_PER_GAME, one_word
 
 # %% ../nbs/20b_options.ipynb #3ffc5c08
@@ -179,6 +180,16 @@ class EnvConfig(Section):
     server_url: tuple[str, ...] | None = option(
         None, "game servers to play on, with commas between; none: here", "server_urls"
     )
+    agents_path: str | None = option(
+        None, "folder of game agents to play with; none: that of OPENSPIEL_AGENTS_PATH, if set"
+    )
+
+    @field_validator("agents_path")
+    @classmethod
+    def _folder(cls, path):
+        if path is not None and not Path(path).is_dir():
+            raise ValueError(f"{show(path)} is not allowed; it must be a folder")
+        return path and str(Path(path).resolve())
 
     @field_validator("games")
     @classmethod

@@ -15,6 +15,7 @@ from functools import lru_cache
 import pyspiel
 
 # %% ../nbs/01g_prompts.ipynb #4e3e4a60
+from .agents import GameAgent, agent_of
 from .boards import BOARDS
 from .cards import CARDS
 from .dice import DICE
@@ -86,9 +87,9 @@ ANSWER = "Answer with the ID of one legal move and nothing else."
 
 
 @lru_cache(maxsize=1024)
-def _system_message(rules: str) -> dict:
-    "The one message with these rules."
-    return {"role": "system", "content": f"{rules}\n{ANSWER}"}
+def _system_message(content: str) -> dict:
+    "The one message with these words."
+    return {"role": "system", "content": content}
 
 
 def _moves(legal: dict[int, str], ids_on_board: bool) -> str:
@@ -99,9 +100,9 @@ def _moves(legal: dict[int, str], ids_on_board: bool) -> str:
 
 # %% ../nbs/01g_prompts.ipynb #31dae10e
 @lru_cache(maxsize=1 << 14)
-def _shared(player: int, rules: str, text: str, moves: tuple[tuple[int, str], ...]) -> Observation:
+def _shared(player: int, first: str, text: str, moves: tuple[tuple[int, str], ...]) -> Observation:
     "The one observation with these words."
-    return Observation((_system_message(rules), {"role": "user", "content": text}), dict(moves), player)
+    return Observation((_system_message(first), {"role": "user", "content": text}), dict(moves), player)
 
 
 @lru_cache(maxsize=1024)
@@ -118,7 +119,14 @@ def _worded(spec: str, player: int, known: str, actions: tuple[int, ...], names:
     names = names or [wording.move_name(_start(spec), player, action) for action in actions]
     legal = dict(zip(actions, names))
     text = f"{_moves(legal, wording.ids_on_board)}\n{wording.position(game, player, known)}"
-    return _shared(player, wording.rules(game, player), text, tuple(legal.items()))
+    return _shared(player, f"{wording.rules(game, player)}\n{ANSWER}", text, tuple(legal.items()))
+
+
+def _told_by(agent: GameAgent, state: pyspiel.State, player: int, actions: tuple[int, ...]) -> Observation:
+    "The observation in the words of a game agent; the moves have OpenSpiel's names."
+    moves = tuple((action, _one_line(state, player, action)) for action in actions)
+    text = agent.user_prompt(state, player, list(actions))
+    return _shared(player, agent.system_prompt(), text, moves)
 
 
 def observe(
@@ -130,6 +138,8 @@ def observe(
     if not actions:
         raise ValueError(f"player: {player} has no move to make here")
     game = state.get_game()
+    if agent := agent_of(game.get_type().short_name):
+        return _told_by(agent, state, player, actions)
     wording, names = _wording(game), None
     if wording.names_vary:
         names = tuple(wording.move_name(state, player, action) for action in actions)

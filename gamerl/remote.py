@@ -18,6 +18,7 @@ from itertools import count
 
 import httpx
 
+from .agents import kept_with_agents
 from gamerl.environment import (
     Episode,
     GameEnv,
@@ -156,6 +157,7 @@ class TaskGame:
         return Step(self.observation, told["reward"], over, told["truncated"], problem and problem["message"])
 
 # %% ../nbs/05a_remote.ipynb #af1cc1a0
+@kept_with_agents
 @lru_cache(maxsize=1024)
 def rules_message(
     game: str,  # an OpenSpiel game

@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
+from .agents import agents_in
 from .builders import load_player, make_player, make_policy, make_table
 from .checkpoints import find_checkpoint, list_checkpoints
 from .config import Config, load_config
@@ -187,8 +188,12 @@ def train(
     resume_from: str | Path | None = None,  # a checkpoint, or a run's folder for its latest
     console: Console | None = None,  # None: the terminal
 ) -> Path:  # the final checkpoint
-    "Judge, train, judge again."
-    console = console or Console()
+    "Judge, train, judge again, in the words of the configuration's game agents if it names any."
+    with agents_in(config.env.agents_path):
+        return _train(config, resume_from, console or Console())
+
+
+def _train(config: Config, resume_from: str | Path | None, console: Console) -> Path:
     trainer = start(config, resume_from, console)
     main = trainer.accelerator.is_main_process
     console = console if main else Console(quiet=True)
@@ -269,12 +274,13 @@ def evaluate_checkpoint(
     policy, config = load_checkpoint(checkpoint, weights=weights)
     player = make_player(policy, config)
     past = load_past(checkpoint, opponent, policy, config) if is_other(opponent) else None
-    threads, games = config.env.search_threads, games or judged_games(config)
     env = config.env.model_copy(update={"server_url": server_url})
     table, exact = partial(make_table, env), plays_exactly(config)
-    report = evaluate(
-        player, games, opponent, num_episodes, seed, threads, past=past, make_env=table, exact=exact
-    )
+    with agents_in(config.env.agents_path):
+        threads, games = config.env.search_threads, games or judged_games(config)
+        report = evaluate(
+            player, games, opponent, num_episodes, seed, threads, past=past, make_env=table, exact=exact
+        )
     if as_json:
         print(json.dumps(report.to_json(), indent=2))
     else:

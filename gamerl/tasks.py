@@ -21,6 +21,8 @@ from functools import lru_cache
 # %% ../nbs/00_tasks.ipynb #fb6ab805
 import pyspiel
 
+from .agents import agent_of
+
 # %% ../nbs/00_tasks.ipynb #bb9e5617
 @dataclass(frozen=True)
 class CatalogueGame:
@@ -170,8 +172,17 @@ def decode_task_id(
         raise ValueError(f"task_id: {task_id!r} is not allowed; it must be an integer that is not negative")
     index, config = divmod(int(task_id), CONFIGS_PER_GAME)
     entry = catalogue_game(index)
-    params = dict(entry.variants[config % len(entry.variants)])
-    return TaskID(int(task_id), index, config, entry.name, params)
+    return TaskID(int(task_id), index, config, entry.name, _variant(entry, config))
+
+
+def _variant(entry: CatalogueGame, config: int) -> dict:
+    "The parameters that a config picks: its agent's if OpenSpiel has such ones, else the catalogue's."
+    if agent := agent_of(entry.name):
+        params = agent.params(config)
+        kinds = {kind.short_name: kind for kind in pyspiel.registered_games()}
+        if set(params) <= set(kinds[entry.name].parameter_specification):
+            return params
+    return dict(entry.variants[config % len(entry.variants)])
 
 # %% ../nbs/00_tasks.ipynb #c6f69adf
 def encode_task_id(

@@ -207,7 +207,7 @@ runs.evaluate_checkpoint = lambda *asked: print(__import__("json").dumps(asked))
 sys.modules["gamerl.runs"] = runs
 """
     folder = write_checkpoint(
-        tmp_path, "final", lambda folder: (folder / "state.json").write_text('{"step": 1}')
+        tmp_path, "final", lambda folder: (folder / "config.json").write_text('{"profile": "tiny"}')
     )
     words = "--games tic_tac_toe,200000000 --opponent mcts:10 --num_episodes 20 --seed 3 --json".split()
     done = gamerl("evaluate", "--checkpoint", tmp_path, *words, code=stub + CALL)
