@@ -89,9 +89,8 @@ class Evaluate:
                 raise UsageError(f"--{flag}: {given} is not allowed; it must be at least {least}")
         checkpoint = find_checkpoint(self.checkpoint)
 
-        from gamerl.sections import split_list
-
         from gamerl.runs import evaluate_checkpoint
+        from gamerl.sections import split_list
 
         servers = self.server_url and split_list(self.server_url)
         options = (self.opponent, self.num_episodes, self.seed, self.json, self.weights, servers)
@@ -104,7 +103,6 @@ def game_specs(
 ) -> list[str]:  # each as OpenSpiel writes it
     "The games that a flag names, task IDs included."
     from gamerl.sections import split_list
-
     from gamerl.tasks import decode_task_id, load_game
 
     specs = [decode_task_id(int(game)).spec if game.isdigit() else game for game in split_list(text)]

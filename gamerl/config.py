@@ -13,10 +13,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from .sections import aliases_of, nearest, show
 from pydantic import ValidationError
 
 from .options import SECTIONS, Config, StageConfig
+from .sections import aliases_of, nearest, show
 
 # %% ../nbs/21_config.ipynb #a001abcc
 class ConfigError(ValueError):

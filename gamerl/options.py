@@ -10,11 +10,11 @@ __all__ = ['DType', 'ALL_PROJECTIONS', 'THREE_STAGES', 'SECTIONS', 'ModelConfig'
 # %% ../nbs/20b_options.ipynb #ad84323e
 from typing import Any, Literal
 
-from .sections import Section, option, show
 from pydantic import field_validator, model_validator
 
 from .curriculum import blocks, parse_source
 from .opponents import parse_opponents
+from .sections import Section, option, show
 from .tasks import CATALOGUE, CONFIGS_PER_GAME, one_word
 
 # %% ../nbs/20b_options.ipynb #3ffc5c08

@@ -14,9 +14,9 @@ from itertools import count
 from pathlib import Path
 
 import torch
-from .builders import load_player, make_player, make_policy, make_table
 from rich.console import Console
 
+from .builders import load_player, make_player, make_policy, make_table
 from .checkpoints import find_checkpoint, list_checkpoints
 from .config import Config, load_config
 from .curriculum import blocks, parse_source
