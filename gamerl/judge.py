@@ -168,7 +168,8 @@ class Judge:
     ) -> str:
         "The environment's key where it may be sent, or a word in its place, because the client wants one."
         known = {url.rstrip("/") for url in (DEFAULT_URL, *self.endpoints)}
-        return os.environ.get("CHUTES_API_KEY") or "none" if base_url.rstrip("/") in known else "none"
+        key = os.environ.get("CHUTES_API_KEY") if base_url.rstrip("/") in known else None
+        return key or "none"
 
 
 def _judgement(env: GameEnv, chat: Chat, seconds: float, error: str | None) -> dict:

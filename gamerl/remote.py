@@ -246,7 +246,7 @@ class PlainGame:
         pays_at_end = self._loaded.get_type().reward_model == pyspiel.GameType.RewardModel.TERMINAL
         if rules["max_turns"] and self._loaded.num_players() == 1 and not pays_at_end:
             raise ValueError(
-                f"max_turns: {server.url} does not tell what a cut game of {task.game} is worth; give no limit"
+                f"max_turns: {server.url} does not tell what a cut {task.game} is worth; give no limit"
             )
         told = server.call("reset", plain_arguments(task), ATTEMPTS)
         if "error" in told["info"]:
