@@ -171,10 +171,12 @@ def listen(
         raise ValueError(f"port: {port} is not allowed; it must be 0 to 65535")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        return socket.create_server((address, port), family=family, backlog=1024)
+        listening = socket.create_server((address, port), family=family, backlog=1024)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ValueError(f"port: {address}:{port} cannot be used: {reason}; choose another") from None
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # its connections inherit it
+    return listening
 
 
 def url_of(

@@ -75,14 +75,14 @@ def through_env(env, task: Task) -> list:
     return [*said, env.episode.score]
 
 
-def through_http(url: str, task: Task) -> list:
+def through_http(web: httpx.Client, task: Task) -> list:
     "Plain calls; the legal moves are read from the text."
     choose, said = choices(task), []
-    told = httpx.post(f"{url}/reset", json={"task": task.to_json()}, timeout=60).json()["result"]
+    told = web.post("/reset", json={"task": task.to_json()}).json()["result"]
     while not told["done"]:
         said.append(told["observation"])
         reply = {"action": str(choose(read_legal(said[-1]))), "episode_id": told["episode_id"]}
-        told = httpx.post(f"{url}/step", json=reply, timeout=60).json()["result"]
+        told = web.post("/step", json=reply).json()["result"]
     return [*said, told["reward"]]
 
 
@@ -119,10 +119,14 @@ def through_trl(task: Task) -> list:
 
 
 def test_fifty_games_are_the_same_through_every_door(address):
-    with serving(create_app()) as url, GameClient(base_url=address).sync() as client:
+    with (
+        serving(create_app()) as url,
+        httpx.Client(base_url=url, timeout=60) as web,
+        GameClient(base_url=address).sync() as client,
+    ):
         doors = {
             "remote": lambda task: through_env(RemoteEnv(url, timeout=60), task),
-            "http": lambda task: through_http(url, task),
+            "http": lambda task: through_http(web, task),
             "openenv": lambda task: through_openenv(client, task),
             "gym": through_gym,
             "trl": through_trl,
