@@ -6,14 +6,19 @@
 __all__ = ['LONGEST_PROMPT', 'LONGEST_REPLY', 'AnyText', 'GymGame', 'register_games']
 
 # %% ../nbs/27c_gym.ipynb #f86f88aa
-import gymnasium
 import numpy as np
-from gymnasium.spaces import Text
 
 from .environment import GameEnv
 from .host import final_text, question_text
 from .prompts import Observation
 from .tasks import CATALOGUE, Task, game_string, load_game
+from .worlds import OpponentFailed
+
+try:
+    import gymnasium
+    from gymnasium.spaces import Text
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(f"{missing}; this needs: pip install 'gamerl[doors]'") from None
 
 # %% ../nbs/27c_gym.ipynb #6dc5af01
 LONGEST_PROMPT, LONGEST_REPLY = 100_000, 10_000  # characters
@@ -53,17 +58,24 @@ class GymGame(gymnasium.Env[str, str]):
         while question is None:
             deal = int(self.np_random.integers(2**31)) if seed is None else seed
             question, seed = self.env.reset(Task(self.game, deal, self.seat, self.opponent)), None
+            self._check()
         return question_text(question, first=True), self._info(question)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict]:
         "Reply."
         step = self.env.step(action)
+        self._check()
         info = self._info(step.observation) | ({"error": step.error} if step.error else {})
         if step.observation:
             text = question_text(step.observation, first=True)
         else:
             text = final_text(self.env)
         return text, float(step.reward), step.terminated, step.truncated, info
+
+    def _check(self) -> None:
+        "A game that an opponent could not finish counts for nothing."
+        if self.env.episode and self.env.episode.failed:
+            raise OpponentFailed(self.env.episode.failed)
 
     def _info(self, question: Observation | None) -> dict:
         "What there is to know beside the text."

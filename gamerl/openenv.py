@@ -7,19 +7,25 @@ __all__ = ['app', 'GameAction', 'GameObservation', 'GameState', 'GameEnvironment
 
 # %% ../nbs/27d_openenv.ipynb #4ce263cb
 import os
+import random
 from threading import Lock
 
 from fastapi import FastAPI
-from openenv.core import EnvClient
-from openenv.core.client_types import StepResult
-from openenv.core.env_server.http_server import create_app
-from openenv.core.env_server.interfaces import Environment
-from openenv.core.env_server.types import Action, Observation, State
 from pydantic import Field
 
 from .environment import GameEnv
 from .host import asked_task, final_text, question_text
-from .tasks import Task
+from .opponents import is_learner
+from .tasks import Task, decode_task_id
+
+try:
+    from openenv.core import EnvClient
+    from openenv.core.client_types import StepResult
+    from openenv.core.env_server.http_server import create_app
+    from openenv.core.env_server.interfaces import Environment
+    from openenv.core.env_server.types import Action, Observation, State
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(f"{missing}; this needs: pip install 'gamerl[doors]'") from None
 
 # %% ../nbs/27d_openenv.ipynb #3ed4c790
 class GameAction(Action):
@@ -65,15 +71,27 @@ class GameEnvironment(Environment[GameAction, GameObservation, GameState]):
         opponent: str = "random",  # who sits on the other seats
     ) -> GameObservation:
         "Deal."
-        named = asked_task(task_id, seed, opponent, None)
-        chosen = named.game if task_id is not None else game or os.environ.get("GAMERL_GAME", "leduc_poker")
-        task = Task(chosen, named.seed, seat, opponent, task_id=task_id)
+        task = self._asked(seed, game, task_id, seat, opponent)
         with self._lock:
             question = self.env.reset(task)
             self._state = GameState(
-                episode_id=episode_id, game=chosen, seed=task.seed, player=task.player, opponent=opponent
+                episode_id=episode_id, game=task.game, seed=task.seed, player=task.player, opponent=opponent
             )
-            return self._told(0.0 if question else self.env.episode.score)
+            return self._told(0.0 if question or self.env.episode.failed else self.env.episode.score)
+
+    def _asked(self, seed, game, task_id, seat, opponent) -> Task:
+        "The task that a client means."
+        if game is not None and task_id is not None:
+            raise ValueError("game: it is not allowed beside a task_id, which names a game already")
+        if is_learner(opponent):
+            raise ValueError(f"opponent: {opponent!r} is not allowed here; use a bot such as 'random'")
+        seed = random.SystemRandom().randrange(2**31) if seed is None else seed
+        if task_id is None:
+            game = game or os.environ.get("GAMERL_GAME", "leduc_poker")
+        else:
+            game = decode_task_id(task_id).spec
+        fields = {"game": game, "seed": seed, "seat": seat, "opponent": opponent, "task_id": task_id}
+        return asked_task(None, None, opponent, fields)
 
     def step(self, action: GameAction, timeout_s: float | None = None) -> GameObservation:
         "Answer."

@@ -15,6 +15,7 @@ from pydantic import field_validator, model_validator
 
 from .curriculum import blocks, parse_source
 from .opponents import parse_opponents
+from .remote import check_url
 from .sections import Section, option, show
 from .tasks import CATALOGUE, CONFIGS_PER_GAME, one_word
 
@@ -215,8 +216,7 @@ class EnvConfig(Section):
     @classmethod
     def _servers(cls, urls):
         for url in urls or ():
-            if not url.startswith(("http://", "https://")):
-                raise ValueError(f"{show(url)} is not allowed; it must begin with http:// or https://")
+            check_url(url)
         return urls or None
 
     @field_validator("opponent", mode="before")

@@ -13,7 +13,7 @@ import json
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
@@ -25,7 +25,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from .host import Full, Host
-from .judge import judge_endpoint
+from .judge import Judge
 
 # %% ../nbs/27b_server.ipynb #e0b932eb
 MAX_BODY = 2**20  # bytes of a request
@@ -85,9 +85,11 @@ class Service:
         host: Host,
         token: str | None = None,  # that callers must know; None: everybody may call
         max_body: int = MAX_BODY,  # bytes of a request
+        endpoints: Sequence[str] = (),  # that are sent the environment's key, besides the default one
     ):
+        judge = Judge(tuple(endpoints), host.max_simulations)
         self.methods = {"reset": host.reset, "step": host.step, "state": host.state, "stop": host.stop}
-        self.methods["evaluate"] = judge_endpoint
+        self.methods["evaluate"] = judge.evaluate
         self.token, self.max_body = token, max_body
         self.limiters = {name: CapacityLimiter(count) for name, count in THREADS.items()}
 
@@ -123,9 +125,11 @@ def create_app(
     host: Host | None = None,  # None: a new one
     token: str | None = None,  # that callers must know; None: everybody may call
     max_body: int = MAX_BODY,  # bytes of a request
+    endpoints: Sequence[str] = (),  # that are sent the environment's key, besides the default one
 ) -> FastAPI:
     "The web side of a host."
-    service, app = Service(host or Host(), token, max_body), FastAPI(title="gamerl", openapi_url=None)
+    service = Service(host or Host(), token, max_body, endpoints)
+    app = FastAPI(title="gamerl", openapi_url=None)
     app.add_api_route("/health", service.health)
     app.add_api_route("/methods", service.list_methods)
     app.add_api_route("/call", service.call, methods=["POST"])
@@ -167,10 +171,12 @@ def listen(
         raise ValueError(f"port: {port} is not allowed; it must be 0 to 65535")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        return socket.create_server((address, port), family=family, backlog=1024)
+        listening = socket.create_server((address, port), family=family, backlog=1024)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ValueError(f"port: {address}:{port} cannot be used: {reason}; choose another") from None
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # its connections inherit it
+    return listening
 
 
 def url_of(

@@ -118,9 +118,12 @@ def load_game(
         raise ValueError(f"game: OpenSpiel has no {name!r}; {_nearest(name, list(kinds))}")
     if spec.count("(") != spec.count(")"):
         raise ValueError(f"game: {spec!r} has a bracket too many or too few")
-    for key, value in pyspiel.game_parameters_from_string(spec).items():
-        if key != "name":
-            _check_parameter(kinds[name], key, value)
+    try:
+        params = pyspiel.game_parameters_from_string(spec)
+    except RuntimeError as error:  # such as a number of thirty digits
+        raise ValueError(f"game: {spec!r} cannot be read: {' '.join(str(error).split())}") from None
+    for key in set(params) - {"name"}:
+        _check_parameter(kinds[name], key, params[key])
     try:
         game = pyspiel.load_game(spec)
         state = game.new_initial_state()
@@ -281,6 +284,7 @@ class Task:
 
 def _check_task(task: Task) -> None:
     "Refuse what cannot be played, in one line."
+    _check_types(task)
     players = load_game(task.game).num_players()
     if type(task.seed) is not int or task.seed < 0:
         raise ValueError(f"seed: {task.seed!r} is not allowed; it must be an integer that is not negative")
@@ -290,3 +294,14 @@ def _check_task(task: Task) -> None:
         raise ValueError(f"opponent: {task.opponent!r} is not allowed; it must be a name such as 'random'")
     if task.task_id is not None and decode_task_id(task.task_id).spec != task.game:
         raise ValueError(f"task_id: {task.task_id} is {decode_task_id(task.task_id).spec}, not {task.game}")
+
+
+def _check_types(task: Task) -> None:
+    "Refuse what is of the wrong type before anything is looked up by it."
+    if not isinstance(task.game, str):
+        raise ValueError(f"game: {task.game!r} is not allowed; it must be a name such as 'hex'")
+    whole = isinstance(task.opening, (list, tuple)) and all(
+        isinstance(action, numbers.Integral) and not isinstance(action, bool) for action in task.opening
+    )
+    if not whole:
+        raise ValueError(f"opening: {task.opening!r} is not allowed; it must be a list of action IDs")

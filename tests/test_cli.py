@@ -53,7 +53,16 @@ def test_help_of_every_command_names_its_flags():
     flags = {
         "train": ["--profile", "--config", "--resume_from", "--resume"],
         "evaluate": ["--checkpoint", "--games", "--opponent", "--num_episodes", "--seed", "--json"],
-        "serve": ["--host", "--port", "--token", "--max_episodes", "--max_age", "--max_body"],
+        "serve": [
+            "--host",
+            "--port",
+            "--token",
+            "--max_episodes",
+            "--max_age",
+            "--max_body",
+            "--max_simulations",
+            "--endpoints",
+        ],
         "info": ["--options", "--json"],
     }
     for command, names in flags.items():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import gymnasium
 import httpx
+import pyspiel
 import pytest
 import torch
 import trl
@@ -21,16 +22,177 @@ from trl import GRPOConfig, GRPOTrainer
 
 import gamerl.gym
 from gamerl.environment import GameEnv
+from gamerl.gym import GymGame
+from gamerl.host import Host, question_text
 from gamerl.models import model_path
-from gamerl.openenv import GameAction, GameClient, app
-from gamerl.server import serving
-from gamerl.tasks import CATALOGUE, Task
-from gamerl.trl_env import TextGame
+from gamerl.openenv import GameAction, GameClient, GameEnvironment, app
+from gamerl.prompts import Observation
+from gamerl.remote import RemoteEnv
+from gamerl.server import create_app, serving
+from gamerl.tasks import CATALOGUE, CONFIGS_PER_GAME, Task, catalogue_game
+from gamerl.trl_env import TextGame, own_deal
+from gamerl.wire import read_legal
+from gamerl.worlds import OpponentFailed
 
 SPACE = Path(gamerl.gym.__file__).parent / "data" / "openenv"
 
 
+@pytest.fixture(scope="module")
+def address():
+    "The environment of OpenEnv on a port."
+    with serving(app) as url:
+        yield url
+
+
+# The same games through every door
+
+SHORT = ["goofspiel", "liars_dice", "leduc_poker", "othello", "hex"]
+SHORT += ["clobber", "hearts", "euchre", "dots_and_boxes", "phantom_ttt"]
+FIFTY = [
+    Task.from_id(catalogue_game(name).index * CONFIGS_PER_GAME + seed, seed, seat=seed // 3 % 2)
+    for name in SHORT
+    for seed in range(7, 12)
+]
+
+
+def choices(task: Task):
+    "Moves drawn from the legal IDs, the same at every door."
+    rng = random.Random(f"{task.game} {task.seed}")
+    return lambda legal: rng.choice(sorted(legal))
+
+
+def as_text(observation: Observation, said: list) -> str:
+    "A question, with the rules if it is the first one."
+    return question_text(observation, first=not said)
+
+
+def through_env(env, task: Task) -> list:
+    "What a `GameEnv` or a `RemoteEnv` says, and the score."
+    choose, said, asked = choices(task), [], env.reset(task)
+    while asked:
+        said.append(as_text(asked, said))
+        asked = env.step(str(choose(asked.legal))).observation
+    return [*said, env.episode.score]
+
+
+def through_http(web: httpx.Client, task: Task) -> list:
+    "Plain calls; the legal moves are read from the text."
+    choose, said = choices(task), []
+    told = web.post("/reset", json={"task": task.to_json()}).json()["result"]
+    while not told["done"]:
+        said.append(told["observation"])
+        reply = {"action": str(choose(read_legal(said[-1]))), "episode_id": told["episode_id"]}
+        told = web.post("/step", json=reply).json()["result"]
+    return [*said, told["reward"]]
+
+
+def through_openenv(client: GameClient, task: Task) -> list:
+    "The client of OpenEnv."
+    choose, said = choices(task), []
+    told = client.reset(seed=task.seed, task_id=task.task_id, seat=task.seat, opponent=task.opponent)
+    while not told.done:
+        asked = told.observation
+        said.append(as_text(Observation(tuple(asked.messages), asked.legal, task.player), said))
+        told = client.step(GameAction(reply=str(choose(asked.legal))))
+    return [*said, told.reward]
+
+
+def through_gym(task: Task) -> list:
+    "Gymnasium."
+    name, choose, said, over, reward = f"gamerl/{task.game.split('(')[0]}-v0", choices(task), [], False, 0.0
+    env = gymnasium.make(name, game=task.game, seat=task.seat, opponent=task.opponent)
+    _, info = env.reset(seed=task.seed)
+    while not over:
+        said.append(as_text(Observation(tuple(info["messages"]), info["legal"], task.player), said))
+        _, reward, over, _, info = env.step(str(choose(info["legal"])))
+    return [*said, reward]
+
+
+def through_trl(task: Task) -> list:
+    "The tool of TRL; the legal moves are read from the text."
+    game, choose, said = TextGame(task.game, task.opponent, task.seat), choices(task), []
+    text = game.reset(seed=task.seed)
+    while read_legal(text):
+        said.append(text)
+        text = game.play(choose(read_legal(text)))
+    return [*said, game.get_reward()]
+
+
+def test_fifty_games_are_the_same_through_every_door(address):
+    with (
+        serving(create_app()) as url,
+        httpx.Client(base_url=url, timeout=60) as web,
+        GameClient(base_url=address).sync() as client,
+    ):
+        doors = {
+            "remote": lambda task: through_env(RemoteEnv(url, timeout=60), task),
+            "http": lambda task: through_http(web, task),
+            "openenv": lambda task: through_openenv(client, task),
+            "gym": through_gym,
+            "trl": through_trl,
+        }
+        for task in FIFTY:
+            here = through_env(GameEnv(), task)
+            assert len(here) > 2
+            for name, door in doors.items():
+                assert door(task) == here, (name, task)
+
+
+class Homesick(pyspiel.Bot):
+    "An opponent that goes home when it is to move."
+
+    def step(self, state):
+        "Fail."
+        raise OpponentFailed("it has gone home")
+
+
+def test_an_opponent_that_fails(monkeypatch):
+    "Before the first question (seat 1), or after it (seat 0): nobody has won, and every door says so."
+    monkeypatch.setattr("gamerl.environment.make_opponent", lambda spec, *table: (Homesick(), spec))
+    for seat in (0, 1):
+        task = Task("leduc_poker", 4, seat)
+        told = Host().reset(task=task.to_json())
+        env = GymGame("leduc_poker", seat=seat)
+        table, game = GameEnvironment(), TextGame("leduc_poker", seat=seat)
+        room = table.reset(seed=4, game="leduc_poker", seat=seat)
+        game.reset(seed=4)
+        if seat == 0:
+            room = table.step(GameAction(reply="1"))
+            game.play(1)
+            env.reset(seed=4)
+        with pytest.raises(OpponentFailed, match="gone home"):
+            env.reset(seed=4) if seat else env.step("1")
+        with pytest.raises(OpponentFailed, match="gone home"):
+            game.get_reward()
+        assert (room.done, room.reward) == (True, 0.0) and "gone home" in room.text
+        assert told["done"] == bool(seat) and told["reward"] == 0.0
+    with serving(create_app()) as url:
+        asked = {"task_id": 200000000, "seed": 1, "opponent": "random", "base_url": f"{url}/v1"}
+        answer = httpx.post(f"{url}/evaluate", json=asked, timeout=60)
+        remote = RemoteEnv(url)
+        assert remote.reset(Task("leduc_poker", 4, 1)) is None and remote.episode.failed
+    judged = answer.json()["result"]
+    assert (answer.status_code, judged["score"], judged["success"]) == (200, 0.0, False)
+    assert "gone home" in judged["error"]
+    assert judged["extra"]["final_return"] is None and judged["extra"]["all_returns"] is None
+
+
+@pytest.mark.parametrize(("module", "missing"), [("gym", "gymnasium"), ("openenv", "openenv")])
+def test_a_missing_extra_is_one_line(module, missing):
+    code = f"import sys; sys.modules['{missing}'] = None; import gamerl.{module}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ModuleNotFoundError") and "pip install 'gamerl[doors]'" in last
+    assert done.stderr.count("Traceback") == 1
+
+
 # Gymnasium
+
+
+def test_gymnasium_finds_the_games_by_itself():
+    code = "import gymnasium; print(gymnasium.make('gamerl.gym:gamerl/leduc_poker-v0').reset(seed=7)[0])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "You play Leduc poker" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("game", ["leduc_poker", "hex", "goofspiel", "2048", "hearts"])
@@ -74,13 +236,6 @@ def test_a_game_in_gymnasium_can_be_cut_and_lost():
 # OpenEnv
 
 
-@pytest.fixture(scope="module")
-def address():
-    "The environment on a port."
-    with serving(app) as url:
-        yield url
-
-
 def test_openenv_games_are_the_task_s(address):
     tasks = [
         Task("leduc_poker", 3),
@@ -121,6 +276,10 @@ def test_openenv_tells_what_is_wrong(address):
         assert "names no legal move" in told.observation.error and not told.done
         with pytest.raises(RuntimeError, match="hexx"):
             client.reset(game="hexx")
+        with pytest.raises(RuntimeError, match="names a game already"):
+            client.reset(game="hex", task_id=600000000)
+        with pytest.raises(RuntimeError, match="names a file"):
+            client.reset(game="nfg_game(filename=/etc/hosts)")
     schema = httpx.get(f"{address}/schema").json()
     assert "reply" in schema["action"]["properties"] and "legal" in schema["observation"]["properties"]
 
@@ -196,3 +355,19 @@ def test_a_row_may_name_its_game():
     game = partial(TextGame, game="leduc_poker")()
     assert "hex" in game.reset(game="hex(board_size=3)", prompt=[], seed=0)
     assert "Leduc" in game.reset()
+
+
+def test_processes_do_not_repeat_each_other_s_deals(monkeypatch):
+    "Rows without seeds: each rank has its own deals, the same ones whenever it is asked."
+    asked, real = [], GameEnv.reset
+    monkeypatch.setattr(GameEnv, "reset", lambda env, task: asked.append(task.seed) or real(env, task))
+    dealt = {}
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        monkeypatch.setattr("gamerl.trl_env._deals", iter(range(5)))
+        asked.clear()
+        for _ in range(5):
+            TextGame("leduc_poker", seed=3).reset()
+        dealt[rank] = list(asked)
+    assert not set(dealt["0"]) & set(dealt["1"])
+    assert dealt["1"] == [own_deal(3, 1, number) for number in range(5)] and len(set(dealt["1"])) == 5

@@ -21,7 +21,8 @@ from gamerl.cli import main
 from gamerl.config import load_config
 from gamerl.environment import GameEnv
 from gamerl.host import FINISHED_KEPT, Host
-from gamerl.remote import RemoteEnv, Server, ServerError, knows_tasks
+from gamerl.judge import DEFAULT_URL, Judge
+from gamerl.remote import PlainGame, RemoteEnv, Server, ServerError, knows_tasks
 from gamerl.rollouts import UniformPlayer, play_games
 from gamerl.server import create_app, serving
 from gamerl.tasks import Task
@@ -118,7 +119,7 @@ def test_clients_in_several_processes_do_not_meet(server):
 
 def test_a_deep_search_holds_nobody_up():
     "While one game searches for many seconds, others start and end, and Ctrl-C still works."
-    process = Process()
+    process = Process("--max_simulations", "20000000")
     deep = {"task": Task("go(board_size=7)", seed=1, opponent="mcts:2000000x10").to_json()}
     with ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(post, process.url, "reset", json=deep) for _ in range(2)]
@@ -244,15 +245,60 @@ TROUBLE = [
     ("reset", {"task": "hex"}, "invalid_game"),
     ("reset", {"task": {"game": "hex"}, "rules": {"retries": 10**9}}, "invalid_game"),
     ("reset", {"task": {"game": "hex", "opponent": "ismcts"}}, "invalid_game"),
+    ("reset", {"task": {"game": "hex", "opening": 5}}, "invalid_game"),
+    ("reset", {"task": {"game": "hex", "opening": [1.0]}}, "invalid_game"),
+    ("reset", {"task": {"game": {}}}, "invalid_game"),
+    ("reset", {"task": {"game": ["x"]}}, "invalid_game"),
+    ("reset", {"task": {"game": "hex(board_size=99999999999999999999)"}}, "invalid_game"),
+    ("reset", {"task": {"game": "hex", "opponent": {}}}, "invalid_game"),
+    ("reset", {"task": {"game": "hex"}, "rules": {"invalid_penalty": float("inf")}}, "invalid_game"),
+    ("reset", {"task": {"game": "hex"}, "rules": {"retries": "many"}}, "invalid_game"),
+    ("reset", {"task_id": 0, "rules": {"retries": 1}}, "invalid_game"),
+    ("reset", {"task_id": 0, "opponent": 5}, "invalid_game"),
+    ("reset", {"task_id": 600000000, "opponent": "mcts:3001x200"}, "invalid_game"),
+    ("reset", {"task": {"game": "leduc_poker", "opponent": "cfr:999999"}}, "invalid_game"),
+    ("reset", {"task": {"game": "chess", "opponent": "minimax:60"}}, "invalid_game"),
 ]
 
 
 @pytest.mark.parametrize(("method", "arguments", "kind"), TROUBLE)
 def test_trouble_has_a_type(server, method, arguments, kind):
-    answer = post(server.url, method, json=arguments)
+    answer = post(server.url, method, content=json.dumps(arguments))
     assert answer.status_code == 200
     told = answer.json()["result"]
     assert set(told) == KEYS and told["done"] and told["info"]["error"]["type"] == kind
+
+
+@pytest.mark.parametrize(
+    "game",
+    [
+        "nfg_game(filename={})",
+        "efg_game(filename = {})",
+        "crossword(word_list_file={})",
+        "turn_based_simultaneous_game(game=nfg_game(filename={}))",
+    ],
+)
+def test_no_caller_names_a_file(game, tmp_path):
+    file = tmp_path / "secret"
+    file.write_text("the first words of the file")
+    told = Host().reset(task={"game": game.format(file)})
+    assert "names a file" in told["observation"] and "first words" not in told["observation"]
+
+
+def test_the_limit_of_searches_is_the_operator_s():
+    small = Host(max_simulations=100)
+    for opponent, allowed in [("mcts:100", True), ("mcts:101", False), ("mcts:51x2", False), ("mcts", False)]:
+        told = small.reset(600000000, 1, opponent)
+        assert ("error" not in told["info"]) == allowed
+
+
+def test_a_game_that_cannot_begin_frees_its_place(monkeypatch):
+    host = Host(max_episodes=1)
+    with monkeypatch.context() as broken:
+        broken.setattr(GameEnv, "reset", lambda env, task: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            host.reset(200000000, 4, "random")
+    assert not host.games and not host.reset(200000000, 4, "random")["done"]
 
 
 def test_a_game_that_is_over_or_elsewhere():
@@ -275,7 +321,7 @@ def test_a_token_is_asked_for():
             assert answer.status_code == 401 and "token" in answer.json()["result"]["error"]
             assert httpx.get(f"{process.url}/methods", headers=headers).status_code == 401
         assert httpx.get(f"{process.url}/health").status_code == 200
-        with pytest.raises(ServerError):
+        with pytest.raises(ServerError, match=r"\(401\): the token is missing or wrong"):
             RemoteEnv(process.url).reset(MIXED[0])
         right = {"Authorization": "Bearer sesame"}
         codes = [post(process.url, "reset", json=asked, headers=right).status_code for _ in range(2)]
@@ -307,6 +353,7 @@ def test_a_port_in_use_is_one_line(capsys):
     [
         (("--port", "99999"), "port: 99999 is not allowed"),
         (("--max_episodes", "0"), "--max_episodes: 0 is not allowed"),
+        (("--max_simulations", "0"), "--max_simulations: 0 is not allowed"),
         (("--max_age", "-1"), "--max_age: -1.0 is not allowed"),
         (("--prot", "1"), "did you mean --port?"),
         (("--port", "x"), "must be a whole number"),
@@ -314,6 +361,17 @@ def test_a_port_in_use_is_one_line(capsys):
 )
 def test_a_wrong_flag_is_one_line(capsys, words, said):
     assert said in complaint(capsys, *words)
+
+
+def test_answers_do_not_wait(server):
+    "A small answer comes in far less than the 40 ms of a delayed confirmation."
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        waited = []
+        for _ in range(30):
+            start = time.perf_counter()
+            client.post("/state", json={"episode_id": "nowhere"})
+            waited.append(time.perf_counter() - start)
+    assert min(waited) < 0.03
 
 
 # The client
@@ -441,11 +499,51 @@ def test_a_server_of_another_make():
             env.reset(Task("tic_tac_toe"))
 
 
-@pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x"])
+@pytest.mark.parametrize("methods", [[1], {"methods": 3}, {"methods": ["reset"]}, {}, "text", None])
+def test_a_strange_list_of_methods_means_no_extension(methods):
+    app = FastAPI()
+    if methods is not None:
+        app.add_api_route("/methods", lambda: methods)
+    with serving(app) as url:
+        assert not knows_tasks(Server(url))
+
+
+def test_games_that_end_here_end_there():
+    "A forfeit and a cut, which only the client knows of."
+    host, rules = Host(), {"retries": 0, "max_turns": 1, "invalid_penalty": 0.0}
+    with serving(create_app(host)) as url:
+        for reply, scores in (("nonsense", (0.0, 0.5)), ("1", (0.5, 0.5))):
+            game = PlainGame(Server(url), Task.from_id(600000000, 2), rules)
+            assert len(host.games) == 1
+            game.step(reply)
+            assert game.episode.scores == scores and not host.games
+
+
+def test_a_cut_game_for_one_is_worth_the_same():
+    cut, here = {"retries": 0, "max_turns": 1, "invalid_penalty": 0.0}, GameEnv(max_turns=1)
+    for seed in range(20):  # the first game of blackjack that one more card does not end
+        task = Task.from_id(1500000000, seed)
+        if here.reset(task) and here.step(0).truncated:
+            break
+    with serving(create_app()) as url:
+        there = PlainGame(Server(url), task, cut)
+        there.step(0)
+        assert here.episode.truncated and there.episode.truncated
+        assert (there.episode.scores, there.episode.returns) == (here.episode.scores, here.episode.returns)
+        for index in (17, 18):  # these pay on their way
+            with pytest.raises(ValueError, match="max_turns"):
+                PlainGame(Server(url), Task.from_id(index * 100_000_000), cut)
+
+
+WRONG_URLS = ["", "localhost:8000", "ftp://x", "http://localhost:notaport", "http://", "http://x:70000"]
+
+
+@pytest.mark.parametrize("url", WRONG_URLS)
 def test_a_wrong_url(url):
-    with pytest.raises(ValueError, match="must begin with http"):
+    with pytest.raises(ValueError, match=r"server_url: .* is not allowed; .*") as told:
         RemoteEnv(url)
-    with pytest.raises(ValueError, match="server_url"):
+    assert "\n" not in str(told.value)
+    with pytest.raises(ValueError, match=r"env.server_url: .* is not allowed; .*"):
         load_config(overrides={"env.server_url": url or "x"})
 
 
@@ -561,10 +659,34 @@ def test_an_endpoint_that_is_slow_or_down(server, endpoint):
     assert result["score"] == 0.0 and "Connection" in result["error"]
 
 
-def test_the_key_comes_from_the_environment(endpoint, monkeypatch):
-    from gamerl.judge import judge_endpoint
-
+def test_the_environment_s_key_goes_to_known_addresses_only(endpoint, monkeypatch):
     url, heard = endpoint
     monkeypatch.setenv("CHUTES_API_KEY", "from the environment")
-    judge_endpoint(200000000, 4, "one", f"{url}/v1", opponent="random")
+    Judge().evaluate(200000000, 4, "one", f"{url}/v1", opponent="random")
+    assert heard[-1][0] == "Bearer none"
+    Judge((f"{url}/v1/",)).evaluate(200000000, 4, "one", f"{url}/v1", opponent="random")
     assert heard[-1][0] == "Bearer from the environment"
+    assert Judge().key_for(DEFAULT_URL) == "from the environment"
+    assert Judge((f"{url}/v1",)).key_for(f"{url}/v1/../else") == "none"
+
+
+def test_the_last_question_is_told(server, endpoint):
+    "Also when the endpoint has not answered it."
+    url, _ = endpoint
+    extra = judged(server, url, model="broken")["extra"]
+    assert extra["conversation"][-1] == {"role": "user", "content": extra["observation"]}
+    extra = judged(server, url, model="one")["extra"]
+    assert extra["conversation"][-2] == {"role": "user", "content": extra["observation"]}
+
+
+SENSELESS = [
+    {"base_url": "http://localhost:notaport"}, {"base_url": 5}, {"model": 5}, {"timeout": "long"},
+    {"timeout": float("inf")}, {"temperature": [1]}, {"api_key": 7}, {"opponent": 5},
+    {"opponent": "mcts:999999"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", SENSELESS)
+def test_a_senseless_judgement_is_refused(server, asked):
+    answer = post(server.url, "evaluate", content=json.dumps({"task_id": 600000000} | asked))
+    assert answer.status_code == 400 and f"{list(asked)[0]}: " in answer.json()["detail"]
