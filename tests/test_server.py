@@ -249,7 +249,6 @@ TROUBLE = [
     ("reset", {"task": {"game": "hex", "opening": [1.0]}}, "invalid_game"),
     ("reset", {"task": {"game": {}}}, "invalid_game"),
     ("reset", {"task": {"game": ["x"]}}, "invalid_game"),
-    ("reset", {"task": {"game": "hex(board_size=99999999999999999999)"}}, "invalid_game"),
     ("reset", {"task": {"game": "hex", "opponent": {}}}, "invalid_game"),
     ("reset", {"task": {"game": "hex"}, "rules": {"invalid_penalty": float("inf")}}, "invalid_game"),
     ("reset", {"task": {"game": "hex"}, "rules": {"retries": "many"}}, "invalid_game"),
@@ -283,6 +282,11 @@ def test_no_caller_names_a_file(game, tmp_path):
     file.write_text("the first words of the file")
     told = Host().reset(task={"game": game.format(file)})
     assert "names a file" in told["observation"] and "first words" not in told["observation"]
+
+
+def test_a_number_that_openspiel_cannot_read():
+    told = Host().reset(task={"game": "hex(board_size=99999999999999999999)"})
+    assert told["info"]["error"]["type"] == "invalid_game" and "cannot be read" in told["observation"]
 
 
 def test_the_limit_of_searches_is_the_operator_s():
