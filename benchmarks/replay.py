@@ -40,11 +40,11 @@ def learn(rule: str, seed: int, steps: int, opponent: str) -> tuple[PPOTrainer, 
 def measure(rule: str, seed: int, steps: int, episodes: int, opponent: str) -> dict:
     "One run and its match."
     trainer, curve = learn(rule, seed, steps, opponent)
-    match = play_match(trainer.player(), "hex(board_size=4)", opponent, episodes, seed=1)
+    match = play_match(trainer.source.player(), "hex(board_size=4)", opponent, episodes, seed=1)
     return {
         "rule": rule,
         "seed": seed,
-        "episodes": trainer.curriculum.episodes,
+        "episodes": trainer.source.curriculum.episodes,
         "curve": curve,
         "wins": match.wins,
         "games": match.games,
