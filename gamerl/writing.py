@@ -28,7 +28,7 @@ from .rollouts import Written
 from .text_data import TextPrompt, read_prompts
 from .texts import Pay, as_question, text_batch, write_texts
 
-# %% ../nbs/22j_writing.ipynb #f02bb697
+# %% ../nbs/22j_writing.ipynb #b414ea58
 def model_reward(model: RewardModel) -> RewardFunction:
     "A reward model as a reward function."
 
@@ -52,6 +52,8 @@ def make_rewards(
     pairs = list(zip(named.functions.values(), named.weights)) if named else []
     pairs += [(function, 1.0) for function in functions]
     if model is not None:
+        if model.tokenizer is None:  # it was made from a model without one: from the policy's, presumably
+            model.tokenizer = policy.tokenizer
         model.check_vocabulary(policy.tokenizer)
         pairs.append((model_reward(model), rlhf.reward_model_weight))
     if not pairs:
