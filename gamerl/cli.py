@@ -174,11 +174,12 @@ class Preferences:
 
     def run(self, overrides: dict[str, object]) -> int:
         "Make the pairs and write them."
-        from gamerl.preferences import preferences, write_rows
-
         games = game_specs(self.game)
         if len(games) != 1:
             raise UsageError(f"--game: {self.game!r} is not allowed; it must be one game or task ID")
+
+        from gamerl.preferences import preferences, write_rows
+
         how = (self.count, self.min_margin, self.positions, self.seed, self.illegal_share)
         pairs, positions = preferences(games[0], self.judge, *how)
         for path, rows in ((self.output, pairs), (self.prompts, positions)):
