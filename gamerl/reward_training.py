@@ -257,7 +257,7 @@ def make_learnable(
             "lora_r: 0 is not allowed with 4 bits, which cannot be trained; it must be at least 1"
         )
 
-# %% ../nbs/14c_reward_training.ipynb #1739840b
+# %% ../nbs/14c_reward_training.ipynb #5ab35915
 def trainer_for(
     model: RewardModel,
     rows: list[dict],  # from `encode`
@@ -269,28 +269,27 @@ def trainer_for(
     show: Callable[[str], None],
 ) -> RewardTrainer:
     "TRL's trainer, which keeps to itself: no checkpoints, no reports elsewhere, a line now and then."
-    device = model.device.type
+    often, cuda = max(1, round(num_epochs * len(rows) / batch_size / 10)), model.device.type == "cuda"
     config = RewardConfig(
         output_dir=str(output_dir),
         num_train_epochs=num_epochs,
         learning_rate=learning_rate,
         per_device_train_batch_size=batch_size,
         seed=seed,
-        logging_steps=max(1, round(num_epochs * len(rows) / batch_size / 10)),
+        logging_steps=often,
         save_strategy="no",
         report_to="none",
         disable_tqdm=True,
-        use_cpu=device == "cpu",
-        bf16=device == "cuda" and torch.cuda.is_bf16_supported(),
+        use_cpu=model.device.type == "cpu",
+        bf16=cuda and torch.cuda.is_bf16_supported(),
         gradient_checkpointing=False,
-        dataloader_pin_memory=device == "cuda",
+        dataloader_pin_memory=cuda,
         max_length=None,
     )
-    heads = model.head.out_features if model.kind == "ensemble" else 1
     trainer = RewardTrainer(
         ForTrainer(model),
         config,
-        data_collator=lambda rows: collate(rows, heads),
+        data_collator=lambda rows: collate(rows, model.heads),
         train_dataset=Dataset.from_list(rows),
         processing_class=deepcopy(model.tokenizer),
         callbacks=[Progress(show)],
