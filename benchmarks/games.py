@@ -30,7 +30,7 @@ from gamerl.environment import Episode, GameEnv
 from gamerl.models import model_path
 from gamerl.prompts import Observation, reply_text
 from gamerl.sampling import Encoder
-from gamerl.tasks import CATALOGUE, Task, game_string, load_game
+from gamerl.tasks import CATALOGUE, Task, game_string, load_game, walk
 
 
 def play(task: Task, most: int) -> tuple[Episode | None, list[Observation]]:
@@ -55,9 +55,8 @@ def view(state: pyspiel.State, player: int) -> str:
 
 def replay(episode: Episode) -> None:
     "The same game in OpenSpiel alone."
-    state, queue = load_game(episode.task.game).new_initial_state(), list(episode.actions)
-    player = episode.task.player
-    while queue and not state.is_terminal():
+    state, player = load_game(episode.task.game).new_initial_state(), episode.task.player
+    for _ in walk(state, episode.actions):
         if state.is_chance_node():
             state.chance_outcomes()
         elif state.is_simultaneous_node() or state.current_player() == player:
@@ -67,9 +66,6 @@ def replay(episode: Episode) -> None:
                 state.action_to_string(player, action)
         else:
             state.legal_actions()
-        width = state.num_players() if state.is_simultaneous_node() else 1
-        actions, queue = queue[:width], queue[width:]
-        state.apply_actions(actions) if width > 1 else state.apply_action(actions[0])
 
 
 def tokens(asked: list[Observation], encode: Encoder) -> dict[str, float]:
@@ -109,7 +105,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="processor time for each variant")
     parser.add_argument("--most", type=int, default=200, help="decisions after which a game is cut")
     parser.add_argument("--quick", action="store_true", help="one game each, ten decisions")
-    parser.add_argument("--out", type=Path, default=Path("data/games.json"), help="where the results go")
+    parser.add_argument("--output", type=Path, default=Path("data/games.json"), help="where the results go")
     args = parser.parse_args()
     seconds, most = (0.0, 10) if args.quick else (args.seconds, args.most)
     names = {"tiny": model_path("tiny")} | {Path(name).name: name for name in args.tokenizer}
@@ -122,7 +118,7 @@ def main() -> None:
             length = f"{row['tokens']['tiny']['mean']:.0f} tokens (at most {row['tokens']['tiny']['most']})"
             pace = f"{row['decisions_per_second']:.0f} decisions/s, own share {row['own_share']:.2f}"
             print(f"{row['game']}: {length}, {pace}", flush=True)
-    args.out.write_text(
+    args.output.write_text(
         json.dumps({"cpu": platform.processor() or platform.machine(), "games": rows}, indent=1) + "\n"
     )
 

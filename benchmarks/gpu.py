@@ -196,7 +196,7 @@ def measure(args: argparse.Namespace, folder: Path, form: str, device: torch.dev
     steps = [trainer.step()[0] for _ in range(args.steps)]
     wall = clock.now() - start
     parts = clock.seconds | {"forward": clock.seconds["improve"] - sum(map(clock.seconds.get, PARTS[2:]))}
-    lengths = [len(q.prefix) + len(q.suffix) for q in trainer.encode.questions.values()]
+    lengths = [len(q.prefix) + len(q.suffix) for q in trainer.source.encode.questions.values()]
     episodes, rollout = config.ppo.batch_size * args.steps, sum(s["time_rollout"] for s in steps)
     return {
         "format": form,

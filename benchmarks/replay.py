@@ -40,11 +40,11 @@ def learn(rule: str, seed: int, steps: int, opponent: str) -> tuple[PPOTrainer, 
 def measure(rule: str, seed: int, steps: int, episodes: int, opponent: str) -> dict:
     "One run and its match."
     trainer, curve = learn(rule, seed, steps, opponent)
-    match = play_match(trainer.player(), "hex(board_size=4)", opponent, episodes, seed=1)
+    match = play_match(trainer.source.player(), "hex(board_size=4)", opponent, episodes, seed=1)
     return {
         "rule": rule,
         "seed": seed,
-        "episodes": trainer.curriculum.episodes,
+        "episodes": trainer.source.curriculum.episodes,
         "curve": curve,
         "wins": match.wins,
         "games": match.games,
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60, help="training steps of each run")
     parser.add_argument("--episodes", type=int, default=400, help="games of the match at the end")
     parser.add_argument("--opponent", default="random", help="who is played, in training and in the match")
-    parser.add_argument("--out", type=Path, default=Path("data/replay.json"), help="where the results go")
+    parser.add_argument("--output", type=Path, default=Path("data/replay.json"), help="where the results go")
     args = parser.parse_args()
     torch.set_num_threads(1)
     runs = []
@@ -73,7 +73,7 @@ def main() -> None:
         low, high = wilson(wins, games)
         half = mean(x for run in found for x in run["curve"][args.steps // 2 :])
         print(f"{rule}: {wins / games:.3f} ({low:.3f} to {high:.3f}), window in the second half {half:.3f}")
-    args.out.write_text(json.dumps({"opponent": args.opponent, "runs": runs}, indent=1) + "\n")
+    args.output.write_text(json.dumps({"opponent": args.opponent, "runs": runs}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def draw_chance(
             return action
     return action  # rounding: the probabilities fell a hair short of one
 
-# %% ../nbs/03_environment.ipynb #21d2480d
+# %% ../nbs/03_environment.ipynb #45abcc03
 def other_seats(
     task: Task,
     game: pyspiel.Game,
@@ -88,11 +88,11 @@ def other_seats(
 def seat_bots(
     task: Task,
     game: pyspiel.Game,
-) -> tuple[dict[int, pyspiel.Bot], str]:  # bots by seat, and who really sits there
-    "The opponents of a task that are bots."
-    others, played = other_seats(task, game)
+    others: dict[int, OpponentSpec],  # from `other_seats`
+) -> dict[int, pyspiel.Bot]:
+    "Bots for the seats that are not a model's."
     bots = {seat: str(spec) for seat, spec in others.items() if not is_learner(spec)}
-    return {p: make_opponent(word, game, p, task.rng(f"seat{p}"))[0] for p, word in bots.items()}, played
+    return {p: make_opponent(word, game, p, task.rng(f"seat{p}"))[0] for p, word in bots.items()}
 
 # %% ../nbs/03_environment.ipynb #25bb310a
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def read_reply(
         return Parsed(int(reply))
     return Parsed(None, f"{reply} is not the ID of a legal move")
 
-# %% ../nbs/03_environment.ipynb #bae5a3f9
+# %% ../nbs/03_environment.ipynb #74f59216
 class GameEnv:
     "One game at a time, seen from the learner's side of the table."
 
@@ -201,8 +201,8 @@ class GameEnv:
         "Begin a task; returns the first question."
         self.task, self.game = task, load_game(task.game)
         check_playable(self.game)
-        self._bots, self._played = seat_bots(task, self.game)
-        self._others, _ = other_seats(task, self.game)
+        self._others, self._played = other_seats(task, self.game)
+        self._bots = seat_bots(task, self.game, self._others)
         self._state, self._chance = opening_state(task.game, task.opening), task.rng("chance")
         self._joint = []  # choices of the seats before this one, in a simultaneous move
         self._turns = self._attempts = self._invalid = 0

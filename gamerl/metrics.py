@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 
 from .rollouts import PlayedGame
 
-# %% ../nbs/22d_metrics.ipynb #de2dee35
+# %% ../nbs/22d_metrics.ipynb #31cf3e95
 METRICS = {
     "step": "steps done: batches of games played and learned from",
-    "episodes": "games played since the start, by all processes",
+    "episodes": "games played, or texts written, since the start, by all processes",
     "stage": "number of the curriculum's stage, from 1",
-    "reward": "mean reward of the learner's seat, -1 to 1 (the score, stretched; without penalties)",
+    "reward": "mean reward of the learner's seat, -1 to 1 (the score, stretched; no penalties); or of texts",
     "score": "mean score of the learner's seat, 0 to 1",
     "success_rate": "share of games with a score above 0.5, this step",
     "window_success": "success rate in the curriculum's window; what the threshold is compared with",
@@ -23,7 +23,11 @@ METRICS = {
     "seat<p>/success": "success rate of the games in which the learner sat on seat p",
     "failures": "tasks in the failure buffer",
     "game_length": "mean decisions of the learner in a game",
-    "decisions": "the learner's decisions this step, of this process",
+    "reward/<function>": "of texts: mean of one reward function, before its weight",
+    "reward_std": "of texts: standard deviation of the reward in this step",
+    "text_length": "of texts: mean tokens",
+    "ended": "of texts: share that ended by itself, within max_new_tokens",
+    "decisions": "the learner's decisions this step, of this process: moves, or tokens of texts",
     "questions": "distinct prompts among them; each is computed once",
     "truncated": "share of games that were cut",
     "forfeited": "share of games lost by replies that were no legal moves",
@@ -36,6 +40,8 @@ METRICS = {
     "approx_kl": "KL(policy that played || policy now) in nats, k3 estimate; mean over the update",
     "first_kl": "the same before the first step: 0, but for exploration and for rounding in 16 bits",
     "clip_fraction": "share of decisions whose ratio is outside the clip range",
+    "advantage_mean": "mean advantage before whitening, of this process: how far the critic was surprised",
+    "advantage_std": "standard deviation of the advantages before whitening, of this process",
     "explained_variance": "share of the returns' variance that the critic foresaw; 1 is perfect",
     "grad_norm": "length of the gradient before clipping, mean over optimiser steps",
     "updates": "optimiser steps taken; fewer than planned if stop_kl ended the update",

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['TINY', 'PROJECTIONS', 'model_path', 'quantization', 'pick_device', 'load_base', 'without_dropout',
            'without_repacking', 'add_lora', 'ParameterCount', 'count_parameters', 'ValueHead', 'Policy', 'check_split',
-           'new_policy', 'load_policy', 'adapter_parameters', 'adapter_weights', 'set_adapter', 'using',
-           'WeightAverage', 'save_policy', 'restore_policy']
+           'new_policy', 'load_tokenizer', 'load_policy', 'adapter_parameters', 'adapter_weights', 'set_adapter',
+           'using', 'WeightAverage', 'save_policy', 'restore_policy']
 
 # %% ../nbs/12_models.ipynb #b9b039b8
 import json
@@ -62,7 +62,7 @@ def pick_device(name: str = "auto") -> torch.device:  # "auto", "cpu", "cuda", "
         return torch.device(name)
     return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
 
-# %% ../nbs/12_models.ipynb #4453e1ff
+# %% ../nbs/12_models.ipynb #ae93816c
 def load_base(
     name: str,  # "tiny", a folder, or a name on a hub
     dtype: str = "auto",  # "float32", "bfloat16", or what the checkpoint says
@@ -71,6 +71,7 @@ def load_base(
     attention: str = "sdpa",  # transformers' `attn_implementation`
 ) -> nn.Module:  # a causal language model, frozen, with every dropout off
     "Load a causal language model to be adapted."
+    logging.disable_progress_bar()
     device = pick_device(device) if isinstance(device, str) else device
     model = AutoModelForCausalLM.from_pretrained(
         model_path(name),
@@ -172,7 +173,7 @@ class ValueHead(nn.Module):
         with torch.autocast(hidden.device.type, enabled=False):
             return self.outer(torch.tanh(self.inner(hidden.float()))).squeeze(-1)
 
-# %% ../nbs/12_models.ipynb #78ccf248
+# %% ../nbs/12_models.ipynb #72a0ac5a
 class Policy(nn.Module):
     "A frozen language model with a trained adapter, a value head and its tokenizer."
 
@@ -193,6 +194,15 @@ class Policy(nn.Module):
         inner = lm.get_base_model() if isinstance(lm, PeftModel) else lm
         self.to_hidden = [inner.get_decoder()]  # in lists: views, not submodules of their own
         self.to_logits = [inner.get_output_embeddings()]
+        self.other: list[nn.Module] = []  # a reference that is a model of its own, if there must be one
+
+    @property
+    def ends(self) -> frozenset[int]:
+        "The tokens that end a text: the tokenizer's, and those that the model's makers name."
+        own = self.lm.generation_config.eos_token_id
+        return frozenset({self.tokenizer.eos_token_id} | set(own if isinstance(own, list) else [own])) - {
+            None
+        }
 
     @property
     def device(self) -> torch.device:
@@ -227,9 +237,18 @@ class Policy(nn.Module):
 
     @contextmanager
     def reference(self) -> Iterator[None]:
-        "Inside, the policy is the model it started from: the same base, its adapter off."
-        with self.lm.disable_adapter():
+        "Inside, the policy is its reference: the model it started from, that is its adapter off."
+        if not self.other:
+            with self.lm.disable_adapter():
+                yield
+            return
+        own = self.to_hidden, self.to_logits
+        self.to_hidden = [self.other[0].get_decoder()]
+        self.to_logits = [self.other[0].get_output_embeddings()]
+        try:
             yield
+        finally:
+            self.to_hidden, self.to_logits = own
 
     def trainable(self) -> list[nn.Parameter]:
         "The adapter's parameters, then the value head's."
@@ -275,7 +294,14 @@ def new_policy(
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     return policy
 
-# %% ../nbs/12_models.ipynb #4bb9ae3c
+# %% ../nbs/12_models.ipynb #f0cc373f
+def load_tokenizer(
+    name: str,  # "tiny", a folder, or a name on a hub
+):  # a tokenizer of transformers
+    "The tokenizer of a model."
+    return AutoTokenizer.from_pretrained(model_path(name))
+
+
 def load_policy(
     name: str = TINY,  # "tiny", a folder, or a name on a hub
     dtype: str = "auto",  # of the frozen weights
@@ -292,14 +318,9 @@ def load_policy(
     seed: int = 0,  # of the adapter's and the value head's random start
 ) -> Policy:
     "Load a base model and its tokenizer and make a policy of them."
-    logging.disable_progress_bar()
-    model = load_base(name, dtype, device, quantized, attention)
-    tokenizer = AutoTokenizer.from_pretrained(model_path(name))
-    if tokenizer.chat_template is None:
-        raise ValueError(f"model.model_name: {name} has no chat template; choose an instruction-tuned model")
     return new_policy(
-        model,
-        tokenizer,
+        load_base(name, dtype, device, quantized, attention),
+        load_tokenizer(name),
         r,
         alpha,
         dropout,

@@ -7,7 +7,7 @@ __all__ = ['DType', 'ALL_PROJECTIONS', 'THREE_STAGES', 'SECTIONS', 'ModelConfig'
            'EnvConfig', 'StageConfig', 'CurriculumConfig', 'RunConfig', 'restricted', 'Config', 'option_rows',
            'options_table']
 
-# %% ../nbs/20b_options.ipynb #ad84323e
+# %% ../nbs/20b_options.ipynb #acb1a04a
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from .opponents import parse_opponents
 from .remote import check_url
 from .sections import Section, option, show
 from .tasks import CATALOGUE, CONFIGS_PER_GAME, one_word
+from .text_options import RLHFConfig
 
 # %% ../nbs/20b_options.ipynb #3ffc5c08
 DType = Literal["auto", "float32", "bfloat16", "float16"]
@@ -360,7 +361,7 @@ def restricted(
         found += [f"{start}-{start + CONFIGS_PER_GAME - 1}" for start in starts] or [task]
     return tuple(found)
 
-# %% ../nbs/20b_options.ipynb #4b14a177
+# %% ../nbs/20b_options.ipynb #cbb7c85f
 class Config(Section):
     "Everything that a run needs."
 
@@ -370,6 +371,7 @@ class Config(Section):
     ppo: PPOConfig = option(PPOConfig(), "how it learns")
     env: EnvConfig = option(EnvConfig(), "what is played")
     curriculum: CurriculumConfig = option(CurriculumConfig(), "in which order")
+    rlhf: RLHFConfig = option(RLHFConfig(), "what is answered instead, and what an answer is worth")
     run: RunConfig = option(RunConfig(), "where and how")
 
     @model_validator(mode="after")

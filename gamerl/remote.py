@@ -324,7 +324,7 @@ class PlainGame:
             final_observation=final,
         )
 
-# %% ../nbs/05a_remote.ipynb #e9094bfb
+# %% ../nbs/05a_remote.ipynb #f4ab3390
 _seated = count()  # environments so far: each begins at the next server
 
 
@@ -365,6 +365,7 @@ class RemoteEnv:
         "Begin a task; returns the first question."
         self.close()
         self.task, self._replies = task, []
+        self._others, _ = other_seats(task, load_game(task.game))
         self._game = self._open()
         return self.observation
 
@@ -388,12 +389,11 @@ class RemoteEnv:
 
     def is_past(self, player: int) -> bool:
         "Whether a model other than the present learner answers for this seat."
-        others, _ = other_seats(self.task, load_game(self.task.game))
-        return player in others and is_other(others[player])
+        return player in self._others and is_other(self._others[player])
 
     def opponent(self, player: int) -> OpponentSpec:
         "Who sits on one of the other seats."
-        return other_seats(self.task, load_game(self.task.game))[0][player]
+        return self._others[player]
 
     def waits(self, task: Task) -> bool:
         "Whether others take their time in a task: the network always does."

@@ -5,27 +5,23 @@
 # %% auto #0
 __all__ = ['choice_places', 'worst_fall', 'values_of', 'replay_task']
 
-# %% ../nbs/22c_replay.ipynb #5d29f70d
+# %% ../nbs/22c_replay.ipynb #fcd8f58e
 from collections.abc import Sequence
 from dataclasses import replace
 
 from .environment import Episode
 from .rollouts import REWARDS, ModelPlayer, PlayedGame, sample_of
-from .tasks import Task, load_game
+from .tasks import Task, load_game, turn_seats, walk
 
-# %% ../nbs/22c_replay.ipynb #886f5ce2
+# %% ../nbs/22c_replay.ipynb #493c7f9c
 def choice_places(episode: Episode) -> list[int]:
     "How many actions came before each choice of the learner's seat."
-    task, actions, places = episode.task, episode.actions, []
+    task, places = episode.task, []
     state = load_game(task.game).new_initial_state()
-    while len(state.history()) < len(actions):
-        place, together = len(state.history()), state.is_simultaneous_node()
-        if place >= len(task.opening) and (together or state.current_player() == task.player):
+    for _ in walk(state, episode.actions):
+        place = len(state.history())
+        if place >= len(task.opening) and task.player in turn_seats(state):
             places.append(place)
-        if together:
-            state.apply_actions(list(actions[place : place + state.num_players()]))
-        else:
-            state.apply_action(actions[place])
     return places
 
 # %% ../nbs/22c_replay.ipynb #845ef002
@@ -37,7 +33,7 @@ def worst_fall(
     falls = [before - after for before, after in zip(values, [*values[1:], result])]
     return max(range(len(falls)), key=lambda n: (falls[n], n))
 
-# %% ../nbs/22c_replay.ipynb #5353c07d
+# %% ../nbs/22c_replay.ipynb #d88dc95e
 def values_of(game: PlayedGame, player: ModelPlayer) -> list[float]:
     "What the critic expected at each choice of the learner's seat."
     seat = game.episode.task.player
@@ -56,8 +52,9 @@ def replay_task(
     reward: str = "score",  # what the critic predicts: "score" or "win"
 ) -> Task:
     "The task to remember a lost game by."
-    task, places = game.episode.task, choice_places(game.episode)
-    if rule == "start" or not places:
+    task = game.episode.task
+    places = [] if rule == "start" else choice_places(game.episode)
+    if not places:
         return task
     if rule == "before_end":
         chosen = max(0, len(places) - decisions)

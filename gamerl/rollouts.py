@@ -116,7 +116,7 @@ class ModelPlayer:
         "Move probabilities at each observation."
         return [answer.probs for answer in self.answers(observations)]
 
-# %% ../nbs/20_rollouts.ipynb #087ee7df
+# %% ../nbs/20_rollouts.ipynb #f7ab0883
 @dataclass(frozen=True)
 class Written:
     "A reply in free text."
@@ -139,15 +139,26 @@ class FreePlayer(ModelPlayer):
         rngs: Sequence[random.Random],  # the generator of each game
     ) -> list[Written]:
         "Answer each observation in free text."
+        return self.complete([self.question(o) for o in observations], rngs)
+
+    def complete(
+        self,
+        questions: Sequence[Question],
+        rngs: Sequence[random.Random],  # a generator for each
+        progress: Callable[[int], None] | None = None,  # told how many are done
+    ) -> list[Written]:
+        "Answer each question in free text, a few at a time."
         written = []
-        for n in range(0, len(observations), self.rows):
-            questions = [self.question(o) for o in observations[n : n + self.rows]]
-            prompts = [question.prefix + question.suffix for question in questions]
+        for n in range(0, len(questions), self.rows):
+            some = questions[n : n + self.rows]
+            prompts = [question.prefix + question.suffix for question in some]
             uniforms = [iter(rng.random, None) for rng in rngs[n : n + self.rows]]
             with self.weighted():
                 made = generate(self.policy, prompts, uniforms, self.max_new_tokens, self.temperature)
             texts = self.policy.tokenizer.batch_decode([c.tokens for c in made], skip_special_tokens=True)
-            written += map(Written, texts, questions, made)
+            written += map(Written, texts, some, made)
+            if progress:
+                progress(len(written))
         return written
 
 # %% ../nbs/20_rollouts.ipynb #5cf36b03
@@ -278,7 +289,7 @@ def replies_of(player: Player, tables: Sequence[Table]) -> list[int | Written]:
         return player.write(observations, [table.rng for table in tables])
     return [draw(p, table.rng.random()) for p, table in zip(player.probs(observations), tables)]
 
-# %% ../nbs/20_rollouts.ipynb #221bcf13
+# %% ../nbs/20_rollouts.ipynb #00d2f666
 @dataclass
 class Batch:
     "The learner's decisions of a step; N decisions, U distinct questions, B rows of at most T decisions."
@@ -293,7 +304,10 @@ class Batch:
     time: Tensor  # [N] its place in the row
     rewards: Tensor  # [B] what each row was paid at its end
     bootstrap: Tensor  # [B] of a row that was cut, the critic's expectation of what was next; else 0
-    completions: list[Completion] = field(default_factory=list)  # N in free text; then U = N
+    completions: list[Completion] = field(default_factory=list)  # U in free text, and no two alike
+    by_token: bool = (
+        False  # in free text: each token is a decision, `choice` its place; else each text is one
+    )
 
     def __len__(self) -> int:
         return len(self.asked)

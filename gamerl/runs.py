@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['OWN_BUDGET', 'judged_games', 'judged_opponents', 'plays_exactly', 'judge', 'Exploitability', 'flat', 'set_aside',
-           'start', 'first_report', 'last_report', 'exact_games', 'train', 'load_checkpoint', 'load_past',
+           'start', 'appraise', 'first_report', 'last_report', 'exact_games', 'train', 'load_checkpoint', 'load_past',
            'evaluate_checkpoint']
 
-# %% ../nbs/26_runs.ipynb #5ebce6d1
+# %% ../nbs/26_runs.ipynb #4d878236
 import json
 from collections.abc import Sequence
 from functools import partial
@@ -30,7 +30,9 @@ from .opponents import is_other, parse_opponents
 from .plots import plot_report, plot_run
 from .rollouts import ModelPlayer
 from .tasks import decode_task_id
+from .text_reports import TextComparison, TextReport
 from .training import PPOTrainer, restore, run
+from .writing import Texts
 
 # %% ../nbs/26_runs.ipynb #61f3f718
 def judged_games(config: Config) -> list[str]:
@@ -73,7 +75,7 @@ def judge(policy: Policy, config: Config) -> Report:
     ]
     return sum(reports[1:], reports[0])
 
-# %% ../nbs/26_runs.ipynb #7b56b362
+# %% ../nbs/26_runs.ipynb #096a4ad3
 class Exploitability:
     "NashConv of the policies that a self-play run has to offer."
 
@@ -85,11 +87,11 @@ class Exploitability:
     def table(self, weights: dict | None = None) -> MoveTable:
         "The move table of the policy, or of it with other weights."
         trainer = self.trainer
-        return move_table(trainer.player(weights=weights), self.game)
+        return move_table(trainer.source.player(weights=weights), self.game)
 
     def snapshots(self) -> list[MoveTable]:
         "The tables of the pool; each is computed once."
-        pool = self.trainer.pool
+        pool = self.trainer.source.pool
         self.tables = {
             s.step: self.tables[s.step] if s.step in self.tables else self.table(s.weights) for s in pool
         }
@@ -106,7 +108,7 @@ class Exploitability:
         found = {"nash_conv": nash_conv(self.game, self.table())}
         if self.trainer.average and self.trainer.average.steps:
             found["nash_conv_average"] = nash_conv(self.game, self.table(self.trainer.average.weights()))
-        if self.trainer.pool:
+        if self.trainer.source.pool:
             found["nash_conv_mixture"] = nash_conv(self.game, mixture(self.game, self.snapshots()))
         return found
 
@@ -132,7 +134,7 @@ def set_aside(folder: Path, console: Console) -> Path | None:  # where the earli
     console.print(f"an earlier run was moved to {free}", highlight=False, soft_wrap=True)
     return free
 
-# %% ../nbs/26_runs.ipynb #d1eb8d3b
+# %% ../nbs/26_runs.ipynb #e4e919f1
 def start(config: Config, resume_from: str | Path | None, console: Console) -> PPOTrainer:
     "A trainer at its first step, or where a checkpoint left off."
     if config.run.num_threads:
@@ -151,34 +153,46 @@ def start(config: Config, resume_from: str | Path | None, console: Console) -> P
     return trainer
 
 
-def first_report(trainer: PPOTrainer, console: Console) -> Report | None:
+def appraise(trainer: PPOTrainer) -> Report | TextReport:
+    "What the model is worth now: in matches, or by the reward of its texts."
+    if isinstance(trainer.source, Texts):
+        return TextReport(tuple(trainer.source.appraise(trainer.config.run.eval_episodes)))
+    return judge(trainer.policy, trainer.config)
+
+
+def first_report(trainer: PPOTrainer, console: Console) -> Report | TextReport | None:
     "How strong the model was before it learned; a resumed run reads what was found then."
     path = Path(trainer.config.run.output_dir) / "before.json"
     if trainer.steps and path.exists():
-        return Report.from_json(json.loads(path.read_text()))
+        kind = TextReport if isinstance(trainer.source, Texts) else Report
+        return kind.from_json(json.loads(path.read_text()))
     if trainer.steps:
         return None
     with console.status("judging the model before training"):
-        report = judge(trainer.policy, trainer.config)
+        report = appraise(trainer)
     path.write_text(json.dumps(report.to_json(), indent=2))
     return report
 
 
-def last_report(trainer: PPOTrainer, before: Report | None, console: Console) -> Report:
+def last_report(
+    trainer: PPOTrainer, before: Report | TextReport | None, console: Console
+) -> Report | TextReport:
     "How strong it is now; the table, and the pictures beside it."
     folder = Path(trainer.config.run.output_dir)
     with console.status("judging the model after training"):
-        after = judge(trainer.policy, trainer.config)
+        after = appraise(trainer)
     (folder / "after.json").write_text(json.dumps(after.to_json(), indent=2))
-    console.print((compare(before, after) if before else after).table())
-    if before:
+    texts = isinstance(after, TextReport)
+    versus = TextComparison if texts else compare
+    console.print((versus(before, after) if before else after).table())
+    if before and not texts:
         plot_report(before, after, path=folder / "report.png")
     return after
 
-# %% ../nbs/26_runs.ipynb #bf328b80
+# %% ../nbs/26_runs.ipynb #eaec7721
 def exact_games(config: Config) -> list[str]:
     "The games whose NashConv a run measures."
-    if not config.run.eval_steps or not plays_exactly(config):
+    if not config.run.eval_steps or not plays_exactly(config) or config.rlhf.prompts:
         return []
     return [game for game in judged_games(config) if game.split("(")[0] in EXACT_GAMES]
 

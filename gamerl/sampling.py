@@ -85,7 +85,7 @@ def find_forks(replies: tuple[tuple[int, ...], ...]) -> Trie:
     "The trie of some replies; positions with the same moves share it."
     return Trie.build(replies)
 
-# %% ../nbs/13_sampling.ipynb #b7d7cca0
+# %% ../nbs/13_sampling.ipynb #49e6aef5
 class Encoder:
     "Chat messages and allowed replies as a `Question`; equal questions give the same object."
 
@@ -108,6 +108,11 @@ class Encoder:
 
     def chat(self, messages: Sequence[dict[str, str]]) -> str:
         "Messages in the model's template, ready for its reply."
+        if self.tokenizer.chat_template is None:
+            name = self.tokenizer.name_or_path
+            raise ValueError(
+                f"model.model_name: {name} has no chat template; choose an instruction-tuned model"
+            )
         return self.tokenizer.apply_chat_template(
             list(messages), tokenize=False, add_generation_prompt=True, enable_thinking=self.thinking
         )
@@ -365,15 +370,21 @@ def draw(
         min(np.searchsorted(cumulative, uniform * cumulative[-1], side="right"), len(probabilities) - 1)
     )
 
-# %% ../nbs/13_sampling.ipynb #ac8221c4
+# %% ../nbs/13_sampling.ipynb #28c51e83
 @dataclass(frozen=True)
 class Completion:
     "Free text as it was sampled: never re-tokenised."
 
     tokens: tuple[int, ...]  # with the end of the turn, if it came
     logprobs: tuple[float, ...]  # of each token when it was drawn
-    value: float  # the critic at the last prompt token
+    values: tuple[float, ...]  # what the critic expected before each token
     ended: bool  # whether the turn was ended, rather than cut
+    next_value: float = 0.0  # of a text that was cut: what the critic expected of the rest
+
+    @property
+    def value(self) -> float:
+        "What the critic expected at the last prompt token."
+        return self.values[0]
 
 
 def pad_left(prompts: Sequence[tuple[int, ...]], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -394,33 +405,37 @@ def generate(
 ) -> list[Completion]:
     "Continue prompts with free text from the policy's own distribution."
     ids, mask = pad_left(prompts, policy.device)
-    cache, end = DynamicCache(), policy.tokenizer.eos_token_id
-    tokens, logprobs = [[] for _ in prompts], [[] for _ in prompts]
-    positions, values = (mask.cumsum(1) - 1).clamp(min=0), None
-    for _ in range(max_new_tokens):
+    cache = DynamicCache()
+    tokens, logprobs, values = ([[] for _ in prompts] for _ in range(3))
+    positions, live = (mask.cumsum(1) - 1).clamp(min=0), list(range(len(prompts)))
+    while live:
         hidden = policy.hidden(ids, positions, mask, cache)[:, -1]
-        values = policy.values(hidden) if values is None else values
-        table = (policy.logits(hidden) / temperature).log_softmax(-1).cpu()
-        live = [row for row, done in enumerate(tokens) if not done or done[-1] != end]
+        expected = policy.values(hidden).tolist()
         for row in live:
-            tokens[row].append(draw(table[row].exp().double().numpy(), next(uniforms[row])))
-            logprobs[row].append(float(table[row, tokens[row][-1]]))
-        if all(row[-1] == end for row in tokens):
-            break
+            values[row].append(expected[row])
+        live = [row for row in live if len(tokens[row]) < max_new_tokens]
+        table = (policy.logits(hidden[live]) / temperature).log_softmax(-1).cpu()
+        for row, line in zip(live, table):
+            tokens[row].append(draw(line.exp().double().numpy(), next(uniforms[row])))
+            logprobs[row].append(float(line[tokens[row][-1]]))
+        live = [row for row in live if tokens[row][-1] not in policy.ends]
         ids = torch.tensor([row[-1:] for row in tokens], device=policy.device)
         positions = positions[:, -1:] + 1
         mask = torch.cat([mask, mask.new_ones(len(tokens), 1)], 1)
     return [
-        Completion(tuple(t), tuple(lp), float(v), t[-1] == end) for t, lp, v in zip(tokens, logprobs, values)
+        Completion(tuple(t), tuple(lp), tuple(v[: len(t)]), t[-1] in policy.ends, sum(v[len(t) :]))
+        for t, lp, v in zip(tokens, logprobs, values)
     ]
 
-# %% ../nbs/13_sampling.ipynb #8d2faab5
+# %% ../nbs/13_sampling.ipynb #0d580bba
 def completion_scores(
     policy: Policy,
     prompts: Sequence[tuple[int, ...]],  # B prompts
     completions: Sequence[tuple[int, ...]],  # their sampled tokens
     temperature: float = 1.0,  # the one they were sampled with
-) -> tuple[Tensor, Tensor, Tensor]:  # log-probabilities [B,T], entropies [B,T], values [B]; 0 in the padding
+) -> tuple[
+    Tensor, Tensor, Tensor
+]:  # log-probabilities, entropies and values before each token, each [B,T]; 0 in the padding
     "Score sampled completions under the present weights."
     texts = [prompt + completion for prompt, completion in zip(prompts, completions)]
     most, width = max(map(len, completions)), max(map(len, texts))
@@ -435,4 +450,4 @@ def completion_scores(
     taken = ids[rows, (places + 1).clamp(max=width - 1)]
     logprobs = table.gather(2, taken[..., None])[..., 0] * mask
     entropies = -(table.exp() * table).sum(-1) * mask
-    return logprobs, entropies, policy.values(hidden[rows[:, 0], starts[:, 0] - 1])
+    return logprobs, entropies, policy.values(hidden[rows, places]) * mask

@@ -5,16 +5,16 @@
 # %% auto #0
 __all__ = ['YES_NO', 'CARDS', 'GIN', 'CLOBBER', 'HEARTS', 'EUCHRE', 'DOTS', 'PHANTOM', 'VULNERABLE', 'CATALOGUE',
            'CONFIGS_PER_GAME', 'CatalogueGame', 'all_variants', 'catalogue_game', 'game_string', 'load_game', 'TaskID',
-           'decode_task_id', 'encode_task_id', 'opening_state', 'one_word', 'Task']
+           'decode_task_id', 'encode_task_id', 'turn_seats', 'apply_turn', 'walk', 'opening_state', 'one_word', 'Task']
 
-# %% ../nbs/00_tasks.ipynb #68973637
+# %% ../nbs/00_tasks.ipynb #922ecbd9
 import difflib
 import hashlib
 import itertools
 import json
 import numbers
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 
@@ -198,24 +198,46 @@ def encode_task_id(
     entry = catalogue_game(game)
     return (game if isinstance(game, int) else entry.index) * CONFIGS_PER_GAME + config
 
-# %% ../nbs/00_tasks.ipynb #2763da25
+# %% ../nbs/00_tasks.ipynb #5d480c4e
+def turn_seats(state: pyspiel.State) -> list[int]:
+    "Who chooses next: one seat (chance is -1), or all where moves are simultaneous."
+    return list(range(state.num_players())) if state.is_simultaneous_node() else [state.current_player()]
+
+
+def apply_turn(
+    state: pyspiel.State,  # changed in place
+    actions: Sequence[int],  # one for each of `turn_seats`
+) -> None:
+    "Make the choices of one turn."
+    if state.is_simultaneous_node():
+        state.apply_actions(list(actions))
+    else:
+        state.apply_action(actions[0])
+
+
+def walk(
+    state: pyspiel.State,  # changed in place
+    actions: Sequence[int],  # of any number of turns
+) -> Iterator[tuple[int, ...]]:  # the actions of each turn, before they are played
+    "Play actions turn by turn."
+    place = 0
+    while place < len(actions):
+        turn = tuple(actions[place : place + len(turn_seats(state))])
+        yield turn
+        apply_turn(state, turn)
+        place += len(turn)
+
+# %% ../nbs/00_tasks.ipynb #5cdf7ec7
 def opening_state(
     game: str,  # OpenSpiel's game string
     opening: tuple[int, ...] = (),  # actions from the start
 ) -> pyspiel.State:
     "The position after the opening."
-    state, queue = load_game(game).new_initial_state(), list(opening)
-    while queue:
-        together = state.is_simultaneous_node()
-        seats = range(state.num_players()) if together else [state.current_player()]
-        actions, queue = queue[: len(seats)], queue[len(seats) :]
-        legal = [] if state.is_terminal() else [state.legal_actions(seat) for seat in seats]
-        if len(actions) != len(legal) or any(a not in choices for a, choices in zip(actions, legal)):
-            raise ValueError(f"opening: {actions} after {state.history()} is not legal in {game}")
-        if together:
-            state.apply_actions(actions)
-        else:
-            state.apply_action(actions[0])
+    state = load_game(game).new_initial_state()
+    for turn in walk(state, opening):
+        legal = [] if state.is_terminal() else [state.legal_actions(seat) for seat in turn_seats(state)]
+        if len(turn) != len(legal) or any(a not in choices for a, choices in zip(turn, legal)):
+            raise ValueError(f"opening: {[*turn]} after {state.history()} is not legal in {game}")
     return state
 
 # %% ../nbs/00_tasks.ipynb #4f974d15

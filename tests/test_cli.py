@@ -63,6 +63,17 @@ def test_help_of_every_command_names_its_flags():
             "--max_simulations",
             "--endpoints",
         ],
+        "preferences": [
+            "--game",
+            "--judge",
+            "--count",
+            "--min_margin",
+            "--positions",
+            "--illegal_share",
+            "--seed",
+            "--output",
+            "--prompts",
+        ],
         "info": ["--options", "--json"],
     }
     for command, names in flags.items():
@@ -133,6 +144,9 @@ MISTAKES = [
     (["evaluate", "--checkpoint", ".", "--num_episodes", "0"], "--num_episodes: 0 is not allowed"),
     (["evaluate", "--checkpoint", ".", "--num-episodes", "many"], "--num_episodes"),
     (["evaluate", "--checkpoint", ".", "--oponent", "mcts"], "did you mean --opponent?"),
+    (["preferences", "--judge", "minimax"], "--game"),
+    (["preferences", "--game", "hex", "--judge", "minmax"], "judge: 'minmax' is not allowed"),
+    (["preferences", "--game", "hexx", "--judge", "minimax"], "OpenSpiel has no 'hexx'"),
 ]
 
 

@@ -8,9 +8,10 @@ import pyspiel
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from playing import positions
 
 from gamerl.prompts import WORDINGS, Observation, Parsed, observe, parse_reply, reply_text
-from gamerl.tasks import CATALOGUE, game_string, load_game, opening_state
+from gamerl.tasks import CATALOGUE, game_string, load_game, opening_state, turn_seats
 
 SEEDS = st.integers(0, 2**63 - 1)
 WORDED = [
@@ -52,27 +53,6 @@ HIDDEN = [
 CATALOGUE_SPECS = [game_string(entry.name, params) for entry in CATALOGUE for params in entry.variants]
 
 
-def positions(game: str, seed: int, moves: int = 60):
-    "The positions of one game of random play at which somebody decides."
-    rng, state = random.Random(seed), load_game(game).new_initial_state()
-    while not state.is_terminal() and moves > 0:
-        if state.is_chance_node():
-            actions, weights = zip(*state.chance_outcomes())
-            state.apply_action(rng.choices(actions, weights)[0])
-            continue
-        yield state.clone()
-        moves -= 1
-        if state.is_simultaneous_node():
-            state.apply_actions([rng.choice(state.legal_actions(p)) for p in range(state.num_players())])
-        else:
-            state.apply_action(rng.choice(state.legal_actions()))
-
-
-def deciders(state: pyspiel.State) -> list[int]:
-    "The seats that have a move to make."
-    return list(range(state.num_players())) if state.is_simultaneous_node() else [state.current_player()]
-
-
 def position_text(observation: Observation) -> str:
     "What the second message says."
     return observation.messages[1]["content"]
@@ -89,7 +69,7 @@ def lines(observation: Observation) -> dict[str, str]:
 @pytest.mark.parametrize("game", WORDED + HIDDEN + CATALOGUE_SPECS)
 def test_a_prompt_is_well_formed(game):
     for state in positions(game, seed=0, moves=12):
-        for player in deciders(state):
+        for player in turn_seats(state):
             observation = observe(state, player)
             assert list(observation.legal) == state.legal_actions(player)
             assert observation.player == player
@@ -106,7 +86,7 @@ def test_a_prompt_is_well_formed(game):
 def test_the_rules_never_change_within_a_game(game, seed):
     told = {}
     for state in positions(game, seed):
-        for player in deciders(state):
+        for player in turn_seats(state):
             told.setdefault(player, observe(state, player).messages[0])
             assert observe(state, player).messages[0] is told[player]
 
@@ -123,7 +103,7 @@ def test_move_names_are_those_of_openspiel(game):
 def test_every_worded_game_is_worded(game):
     state = next(positions(game, seed=0))
     assert game.split("(")[0] in WORDINGS
-    assert "OpenSpiel" not in observe(state, deciders(state)[0]).messages[0]["content"]
+    assert "OpenSpiel" not in observe(state, turn_seats(state)[0]).messages[0]["content"]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +136,7 @@ def test_one_information_state_has_one_prompt(game, seeds):
         return
     seen = {}
     for state in itertools.chain.from_iterable(positions(game, seed) for seed in seeds):
-        for player in deciders(state):
+        for player in turn_seats(state):
             observation = observe(state, player)
             assert (
                 seen.setdefault((player, state.information_state_string(player)), observation) is observation
@@ -333,7 +313,7 @@ def test_the_state_keeps_its_distance_from_the_end(game, seed):
     for player in (0, 1):
         sizes = set()
         for state in positions(game, seed):
-            if player in deciders(state):
+            if player in turn_seats(state):
                 after = position_text(observe(state, player)).split("\n")
                 start = next(
                     i for i, line in enumerate(after) if line.startswith(("You are", "Prizes to come"))
@@ -406,7 +386,7 @@ def test_folding_in_leduc_costs_what_the_prompt_says_was_paid(seed):
 @settings(max_examples=60, deadline=None)
 def test_every_legal_move_can_be_said(game, seed):
     for state in positions(game, seed, moves=10):
-        for player in deciders(state):
+        for player in turn_seats(state):
             legal = observe(state, player).legal
             for action in legal:
                 assert parse_reply(reply_text(action), legal) == Parsed(action)

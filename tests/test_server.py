@@ -559,7 +559,7 @@ def test_a_run_can_play_on_servers(server):
     told = []
     for servers in ({}, {"env.server_url": f"{server.url},{server.url}"}):
         trainer = PPOTrainer(load_config(profile="tiny", overrides=few | servers))
-        told.append([game.episode for game in trainer.play(trainer.player())])
+        told.append([game.episode for game in trainer.source.play(trainer.source.player(), trainer.steps)])
     assert told[0] == told[1]
 
 

@@ -220,7 +220,7 @@ def remember(optimizer, args, kwargs):
 trainer.learner.optimizer.optimizer.register_step_pre_hook(remember)
 run(trainer)
 weights = {n: p.detach() for n, p in zip(names, trainer.policy.trainable())}
-state = trainer.curriculum.state_dict()
+state = trainer.source.curriculum.state_dict()
 torch.save([weights, gradients, state], f"{sys.argv[2]}-{trainer.accelerator.process_index}.pt")
 """
 
@@ -235,7 +235,7 @@ def alone(config) -> list:
 
     trainer.learner.optimizer.optimizer.register_step_pre_hook(remember)
     trainer.step()
-    return [gradients, trainer.curriculum.state_dict()]
+    return [gradients, trainer.source.curriculum.state_dict()]
 
 
 def relative_error(one: torch.Tensor, other: torch.Tensor) -> float:
@@ -309,13 +309,13 @@ def test_lost_games_are_taken_up_again_inside(rule):
     }
     trainer = PPOTrainer(load_config(profile="tiny", overrides=overrides))
     trainer.step()
-    kept = list(trainer.curriculum.failures.scores)
+    kept = list(trainer.source.curriculum.failures.scores)
     inside = [task for task in kept if task.opening]
     assert len(inside) > len(kept) / 2
     for task in inside:
         state = opening_state(task.game, task.opening)
         assert state.current_player() == task.player == task.seat
-    games = trainer.play(trainer.player())
+    games = trainer.source.play(trainer.source.player(), trainer.steps)
     replayed = [game for game in games if game.episode.task in kept]
     assert replayed
     for game in replayed:

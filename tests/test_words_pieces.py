@@ -3,9 +3,11 @@
 import random
 import re
 from collections import Counter
+from functools import partial
 
 import pyspiel
 import pytest
+from playing import positions
 
 from gamerl.prompts import WORDINGS, Parsed, observe, parse_reply
 from gamerl.tasks import CATALOGUE, game_string, load_game, opening_state
@@ -26,18 +28,7 @@ SIDES = {"checkers": "ox", "amazons": "XO"}
 RANKS = "A 2 3 4 5 6 7 8 9 10 J Q K".split()
 
 
-def play(game: str, seed: int, moves: int = 10_000):
-    "Every position of a random game at which somebody decides, and at last the final one; each is a copy."
-    rng, state = random.Random(seed), load_game(game).new_initial_state()
-    while not state.is_terminal() and moves > 0:
-        if state.is_chance_node():
-            actions, weights = zip(*state.chance_outcomes())
-            state.apply_action(rng.choices(actions, weights)[0])
-            continue
-        yield state.clone()
-        moves -= 1
-        state.apply_action(rng.choice(state.legal_actions()))
-    yield state
+play = partial(positions, moves=10_000, final=True)
 
 
 def text(state: pyspiel.State) -> str:
