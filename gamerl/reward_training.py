@@ -207,7 +207,7 @@ def collate(
         batch["margin"] = batch["margin"][:, None]
     return batch
 
-# %% ../nbs/14c_reward_training.ipynb #3bd46b5a
+# %% ../nbs/14c_reward_training.ipynb #4c0a120a
 @contextmanager
 def own_randomness() -> Iterator[None]:
     "Inside, global generators may be seeded; afterwards they go on where they were."
@@ -228,7 +228,7 @@ class Progress(TrainerCallback):
 
     def on_log(self, args, state, control, logs=None, **others):
         "What the trainer measured since the last line."
-        if "accuracy" in logs:
+        if "loss" in logs:  # the last log of a training has only its mean
             loss, right = logs["loss"], logs["accuracy"]
             self.show(
                 f"step {state.global_step} of {state.max_steps}: loss {loss:.3f}, right about {right:.0%}"
