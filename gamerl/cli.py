@@ -70,13 +70,14 @@ def asked_run(
         source, profile = (checkpoint / "config.json", None) if checkpoint else (None, default)
     return load_config(source, profile, overrides), checkpoint and str(checkpoint)
 
-# %% ../nbs/28_cli.ipynb #31ca9b6a
+# %% ../nbs/28_cli.ipynb #d091a172
 @dataclass(frozen=True)
 class Rlhf:
     """Train a model on prompts, with a reward model, reward functions, or both.
 
     Every option of the configuration is a flag as well: --prompts_file prompts.txt --reward_model_path
-    rewards/final --reward_functions regex_match:please --model_name Qwen/Qwen2.5-1.5B --kl_coef 0.1, and so on.
+    rewards/final --reward_functions regex_match:please --model_name Qwen/Qwen2.5-1.5B
+    --kl_coef 0.1, and so on.
     """
 
     profile: Text = None  # rlhf, rlhf-small (below 1B parameters), rlhf-medium (to 7B) or rlhf-large
@@ -357,7 +358,7 @@ def split_overrides(
             overrides[name] = words.pop(0) if words and not words[0].startswith("--") else True
     return rest, overrides
 
-# %% ../nbs/28_cli.ipynb #2e09893d
+# %% ../nbs/28_cli.ipynb #4e910cd3
 def parse(
     words: Sequence[str],  # the command line without the program's name
 ) -> tuple[
@@ -398,7 +399,7 @@ def _ask_tyro(words: list[str]):
         raise
 
 
-ABOUT = "Train language models to play games, and to please a reward, with PPO and LoRA. `gamerl --version` prints the version."
+ABOUT = "Train language models on games or rewards with PPO and LoRA. `gamerl --version` prints the version."
 
 # %% ../nbs/28_cli.ipynb #8fdc9ae2
 def in_one_line(

@@ -359,35 +359,38 @@ def using(policy: Policy, weights: dict[str, Tensor]) -> Iterator[Policy]:
     finally:
         set_adapter(policy, own)
 
-# %% ../nbs/12_models.ipynb #71ac3edb
+# %% ../nbs/12_models.ipynb #024480be
 class WeightAverage:
-    "Exponential moving average of the adapter, corrected for its start (Kingma & Ba 2015, section 3)."
+    "Exponential moving average of the adapter, with a memory that grows with the run up to a limit."
 
     def __init__(
         self,
-        decay: float,  # 0.97 remembers about 33 steps
+        decay: float,  # 0.97 remembers about 33 steps, at most; early on, about a ninth of the run so far
     ):
-        self.decay, self.steps, self.sums = decay, 0, {}
+        self.decay, self.steps, self.total, self.sums = decay, 0, 0.0, {}
 
     @torch.no_grad()
     def update(self, weights: dict[str, Tensor]) -> None:
         "Take in the weights after one more step."
         self.steps += 1
+        decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
+        self.total = decay * self.total + (1 - decay)
         for name, w in weights.items():
             old = self.sums.get(name, torch.zeros_like(w))
-            self.sums[name] = self.decay * old + (1 - self.decay) * w.detach()
+            self.sums[name] = decay * old + (1 - decay) * w.detach()
 
     def weights(self) -> dict[str, Tensor]:
         "The average so far."
-        return {name: s / (1 - self.decay**self.steps) for name, s in self.sums.items()}
+        return {name: s / self.total for name, s in self.sums.items()}
 
     def state_dict(self) -> dict:
         "All that is needed to go on."
-        return {"decay": self.decay, "steps": self.steps, "sums": self.sums}
+        return {"decay": self.decay, "steps": self.steps, "total": self.total, "sums": self.sums}
 
     def load_state_dict(self, state: dict) -> None:
         "Go on from a saved state."
         self.decay, self.steps, self.sums = state["decay"], state["steps"], dict(state["sums"])
+        self.total = state["total"]
 
 # %% ../nbs/12_models.ipynb #49c83483
 def save_policy(
