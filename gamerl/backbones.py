@@ -28,7 +28,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
-# %% ../nbs/14a_backbones.ipynb #bd64adce
+# %% ../nbs/14a_backbones.ipynb #f85a3bfa
 HeadKind = Literal["linear", "mlp", "ensemble"]
 HEADS = ("linear", "mlp", "ensemble")
 
@@ -42,9 +42,9 @@ def new_head(
     "A head that has learned nothing yet."
     if kind not in HEADS:
         raise ValueError(f"head: {kind!r} is not allowed; it must be one of {', '.join(HEADS)}")
-    last = nn.Linear(hidden_size, heads if kind == "ensemble" else 1, bias=False)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
+        last = nn.Linear(hidden_size, heads if kind == "ensemble" else 1, bias=False)
         nn.init.normal_(last.weight, std=(hidden_size + 1) ** -0.5)
         head = nn.Sequential(nn.Linear(hidden_size, hidden_size), nn.Tanh(), last) if kind == "mlp" else last
         return head.float()
@@ -191,7 +191,7 @@ def check_labels(path: str) -> None:
     if trained and config.num_labels != 1:
         raise ValueError(f"reward_model: {path} has {config.num_labels} labels; a reward model must have 1")
 
-# %% ../nbs/14a_backbones.ipynb #dfdbbfd4
+# %% ../nbs/14a_backbones.ipynb #480d32b1
 def load_backbone(
     name: str,  # "tiny", a folder, or a name on a hub
     dtype: str = "auto",  # "float32", "bfloat16", or what the checkpoint says
@@ -206,7 +206,7 @@ def load_backbone(
         backbone = load_backbone(base, dtype, device, quantized, attention, seed)
         return without_dropout(PeftModel.from_pretrained(backbone, path)).eval()
     check_labels(path)
-    with quiet():
+    with quiet(), torch.random.fork_rng():  # transformers draws a head, of which nothing is kept
         lm, report = AutoModelForSequenceClassification.from_pretrained(
             path,
             num_labels=1,

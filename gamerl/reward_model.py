@@ -59,7 +59,7 @@ def padded(
     mask = [[1] * len(row) + [0] * (width - len(row)) for row in rows]
     return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
-# %% ../nbs/14a_reward_model.ipynb #7c66ffdf
+# %% ../nbs/14a_reward_model.ipynb #4aa7718c
 class Scorer(nn.Module):
     "A language model's backbone and a head that says how good a text is."
 
@@ -98,6 +98,11 @@ class Scorer(nn.Module):
     def device(self) -> torch.device:
         "Where the inputs go."
         return self.lm.device
+
+    @property
+    def heads(self) -> int:
+        "K, how many opinions there are."
+        return self.head.out_features if self.kind == "ensemble" else 1
 
     def rows(
         self,
@@ -182,7 +187,7 @@ class Scorer(nn.Module):
         "How far the heads of an ensemble disagree: their standard deviation."
         return self.in_batches(self.rows(texts, mask), batch_size).std(-1, correction=0)
 
-# %% ../nbs/14a_reward_model.ipynb #49216a7f
+# %% ../nbs/14a_reward_model.ipynb #b08e933a
 HEAD_FILE, HEAD_CONFIG, BACKBONE = "reward_head.safetensors", "reward_head.json", "backbone"
 README = """# A reward model of gamerl
 
@@ -218,8 +223,7 @@ def save_own(
     else:
         model.lm.base_model.save_pretrained(folder / BACKBONE)
     save_file({n: w.contiguous() for n, w in model.head.state_dict().items()}, folder / HEAD_FILE)
-    heads = model.head.out_features if model.kind == "ensemble" else 1
-    config = {"head": model.kind, "pooling": model.pooling, "heads": heads, "backbone": backbone}
+    config = {"head": model.kind, "pooling": model.pooling, "heads": model.heads, "backbone": backbone}
     (folder / HEAD_CONFIG).write_text(json.dumps(config, indent=2) + "\n")
     (folder / "README.md").write_text(README.format(**config, file=HEAD_FILE))
 

@@ -74,6 +74,20 @@ def test_help_of_every_command_names_its_flags():
             "--output",
             "--prompts",
         ],
+        "reward": [
+            "--data",
+            "--output_dir",
+            "--model_name",
+            "--head",
+            "--num_epochs",
+            "--learning_rate",
+            "--batch_size",
+            "--lora_r",
+            "--use_4bit",
+            "--held_out",
+            "--max_length",
+            "--seed",
+        ],
         "info": ["--options", "--json"],
     }
     for command, names in flags.items():
@@ -145,6 +159,11 @@ MISTAKES = [
     (["evaluate", "--checkpoint", ".", "--num-episodes", "many"], "--num_episodes"),
     (["evaluate", "--checkpoint", ".", "--oponent", "mcts"], "did you mean --opponent?"),
     (["preferences", "--judge", "minimax"], "--game"),
+    (["reward"], "--data"),
+    (["reward", "--data", "absent.jsonl"], "absent.jsonl: no such file"),
+    (["reward", "--data", "absent.jsonl", "--batch_size", "0"], "--batch_size: 0 is not allowed"),
+    (["reward", "--data", "absent.jsonl", "--learning_rate", "-1"], "--learning_rate: -1.0 is not allowed"),
+    (["reward", "--data", "absent.jsonl", "--head", "deep"], "deep"),
     (["preferences", "--game", "hex", "--judge", "minmax"], "judge: 'minmax' is not allowed"),
     (["preferences", "--game", "hexx", "--judge", "minimax"], "OpenSpiel has no 'hexx'"),
 ]
