@@ -225,7 +225,7 @@ class Learner:
 
     def conclude(self, batch: Batch, targets: Targets, means: Means, moved: float) -> dict[str, float]:
         "Let the KL's weight and the governor follow what was measured; the metrics of the update."
-        metrics, scale, coef = means.result(), self.governor.scale, self.kl.coef
+        metrics, scale, coef = self.of_all(means).result(), self.governor.scale, self.kl.coef
         self.governor.update(moved)
         if self.ppo.kl_coef > 0:
             everyone = self.everywhere(means.count)
@@ -242,6 +242,13 @@ class Learner:
             "learning_rate_scale": scale,
             "kl_coef": coef,
         }
+
+    def of_all(self, means: Means) -> Means:
+        "What all processes have gathered."
+        total = Means()
+        for part in gather_object([means]):
+            total.merge(part)
+        return total
 
     def everywhere(self, x: float) -> float:
         "The sum of a number over all processes."
