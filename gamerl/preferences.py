@@ -6,7 +6,7 @@
 __all__ = ['Values', 'Judge', 'MOST', 'JUDGES', 'FORMS', 'PATIENCE', 'NO_MOVE', 'Minimax', 'search_value', 'search_judge',
            'action_values', 'cfr_judge', 'parse_judge', 'why_no_judge', 'make_judge', 'regrets_of', 'Position',
            'epsilon_of', 'judged_game', 'asked_once', 'different', 'judged_positions', 'MovePair', 'illegal_reply',
-           'make_pair', 'check_counts', 'shown', 'preferences', 'write_rows']
+           'make_pair', 'check_counts', 'shown', 'preferences', 'write_rows', 'game_prompts']
 
 # %% ../nbs/22h_preferences.ipynb #pf03
 import json
@@ -370,7 +370,7 @@ def make_pair(
     best, rejected = [a for a, regret in position.regrets.items() if regret == 0], rng.choice(worse)
     return MovePair(position, reply_text(rng.choice(best)), reply_text(rejected), position.regrets[rejected])
 
-# %% ../nbs/22h_preferences.ipynb #pf41
+# %% ../nbs/22h_preferences.ipynb #9dd2f972
 def check_counts(
     count: int,
     min_margin: float,
@@ -419,8 +419,30 @@ def preferences(
 
 
 def write_rows(
-    rows: Iterable[Position | MovePair],
+    rows: Iterable[dict],
     path: str | Path,  # a JSON object on each line
 ) -> None:
-    "Write positions or pairs to a file, complete or not at all."
-    write_whole(Path(path), "".join(json.dumps(row.to_json(), ensure_ascii=False) + "\n" for row in rows))
+    "Write rows to a file, complete or not at all."
+    write_whole(Path(path), "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+# %% ../nbs/22h_preferences.ipynb #0d6537b2
+def game_prompts(
+    game: str,  # an OpenSpiel game of turns
+    count: int,  # positions
+    seed: int = 0,  # of the games
+) -> list[dict]:  # each with its prompt, and what a reward that knows the game may ask for
+    "Positions of random games, as often as they are met."
+
+    def rows() -> Iterator[dict]:
+        rng = random.Random(f"prompts {game} {seed}")
+        while True:
+            for state, _ in judged_game(
+                game, lambda state: dict.fromkeys(state.legal_actions(), 0.0), 1.0, rng
+            ):
+                player = state.current_player()
+                task = Task(game, seed=seed, seat=player, opening=tuple(state.history()))
+                prompt, legal = list(observe(state, player).messages), state.legal_actions()
+                yield {"prompt": prompt, "game": game, "task": json.dumps(task.to_json()), "legal": legal}
+
+    check_playable(load_game(game))
+    return list(islice(rows(), count))

@@ -21,6 +21,7 @@ from gamerl.preferences import (
     Minimax,
     action_values,
     cfr_judge,
+    game_prompts,
     judged_positions,
     make_judge,
     preferences,
@@ -321,7 +322,7 @@ def test_greedy_games_take_the_best_moves():
 def test_rows_are_what_data_sets_read(tmp_path):
     pairs, looked = preferences("kuhn_poker", "cfr:100", 99, min_margin=0.01)
     assert len(pairs) < 12  # the game has no more
-    module.write_rows(pairs, tmp_path / "new" / "pairs.jsonl")
+    module.write_rows([pair.to_json() for pair in pairs], tmp_path / "new" / "pairs.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "new" / "pairs.jsonl").read_text().splitlines()]
     read = Dataset.from_list(rows)
     assert read[0] == rows[0] == pairs[0].to_json()
@@ -471,9 +472,12 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert main([*words, "--count", "20", "--prompts", "positions.jsonl", "--output", "a/pairs.jsonl"]) == 0
     told = capsys.readouterr()
     assert told.err == "" and told.out.startswith("a/pairs.jsonl: 20 pairs\npositions.jsonl: ")
-    pairs, looked = preferences("tic_tac_toe", "minimax", 20, 0.4)
-    for path, rows in (("a/pairs.jsonl", pairs), ("positions.jsonl", looked)):
-        written = [json.loads(line) for line in (tmp_path / path).read_text().splitlines()]
-        assert written == [row.to_json() for row in rows]
+    pairs, _ = preferences("tic_tac_toe", "minimax", 20, 0.4)
+    expected = {
+        "a/pairs.jsonl": [pair.to_json() for pair in pairs],
+        "positions.jsonl": game_prompts("tic_tac_toe", 20),
+    }
+    for path, rows in expected.items():
+        assert [json.loads(line) for line in (tmp_path / path).read_text().splitlines()] == rows
     assert main([*words[:2], "tic_tac_toe,hex", *words[3:]]) == 2
     assert "--game: 'tic_tac_toe,hex' is not allowed; it must be one game" in capsys.readouterr().err
