@@ -21,7 +21,7 @@ from gamerl.evaluation import paired_gain
 from gamerl.game_rewards import legality
 from gamerl.matches import Match, play_match
 from gamerl.models import model_path
-from gamerl.preferences import preferences
+from gamerl.preferences import game_prompts, preferences
 from gamerl.reward_model import RewardModel
 from gamerl.reward_training import train_reward_model
 from gamerl.rollouts import ModelPlayer
@@ -41,7 +41,7 @@ def legality_weighed(prompts, completions, task, **columns):
 def ppo_config(seed: int, steps: int, folder: str) -> Config:
     "PPO on texts for the tiny model."
     overrides = {
-        "rlhf.num_epochs": 100,
+        "rlhf.num_epochs": 1,
         "rlhf.cut_texts": "score",
         "rlhf.missing_eos_penalty": 1.0,
         "rlhf.normalize_reward": "running",
@@ -65,8 +65,9 @@ def reward_of(pairs: list, seed: int, folder: str) -> tuple[RewardModel, dict]:
     model = RewardModel.from_pretrained(model_path("tiny"))
     rows = read_pairs([pair.to_json() for pair in pairs])
     settings = {"num_epochs": 1.0, "learning_rate": 3e-3, "batch_size": 16, "held_out": 0.2, "seed": seed}
-    report = train_reward_model(rows, model, f"{folder}/reward", **settings)
-    return model, report.to_json()
+    report = train_reward_model(rows, model, f"{folder}/reward", **settings).to_json()
+    told = ("accuracy", "accuracy_interval", "accuracy_before", "calibration_error", "held_out")
+    return model, {name: report[name] for name in told}
 
 
 def match_of(trainer: PPOTrainer, games: int) -> Match:
@@ -77,14 +78,14 @@ def match_of(trainer: PPOTrainer, games: int) -> Match:
 def measure(seed: int, count: int, steps: int, games: int, folder: str) -> dict:
     "The whole road with one seed."
     start = perf_counter()
-    pairs, positions = preferences(GAME, JUDGE, count, MARGIN, seed=seed)
+    pairs, _ = preferences(GAME, JUDGE, count, MARGIN, seed=seed)
     paired = perf_counter()
     model, report = reward_of(pairs, seed, folder)
     learned = perf_counter()
     config = ppo_config(seed, steps, folder)
     trainer = PPOTrainer(config, reward_model=model, reward_functions=[legality_weighed])
     before = match_of(trainer, games)
-    trainer.train([position.to_json() for position in positions])
+    trainer.train(game_prompts(GAME, steps * config.ppo.batch_size, seed))
     after = match_of(trainer, games)
     gain, interval = paired_gain(before, after)
     return {

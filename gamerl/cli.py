@@ -138,12 +138,13 @@ def error_text(
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return " ".join(str(error).split())
 
-# %% ../nbs/28a_cli.ipynb #ea0af8af
+# %% ../nbs/28a_cli.ipynb #eae21eef
 def main(
     words: Sequence[str] | None = None,  # the command line; None: the real one
 ) -> int:  # the exit code
     "The command `gamerl`: 0 when all went well, 2 after a user's error, 130 after Ctrl-C."
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     words = sys.argv[1:] if words is None else list(words)
     try:
         if words[:1] == ["--version"]:

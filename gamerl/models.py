@@ -392,14 +392,15 @@ class WeightAverage:
         self.decay, self.steps, self.sums = state["decay"], state["steps"], dict(state["sums"])
         self.total = state["total"]
 
-# %% ../nbs/12_models.ipynb #49c83483
+# %% ../nbs/12_models.ipynb #25087384
 def save_policy(
     policy: Policy,
     folder: str | Path,  # gets `model/` and `value_head.safetensors`
 ) -> None:
     "Write the adapter in peft's format and the value head beside it."
     folder = Path(folder)
-    policy.lm.save_pretrained(folder / "model", save_embedding_layers=False)
+    own = [policy.lm.active_adapter]  # a reward model may have another on the same base
+    policy.lm.save_pretrained(folder / "model", selected_adapters=own, save_embedding_layers=False)
     if policy.tokenizer is not None:
         policy.tokenizer.save_pretrained(folder / "model")
     save_file(policy.value_head.state_dict(), folder / "value_head.safetensors")

@@ -6,7 +6,7 @@
 __all__ = ['LARGEST', 'Strategy', 'SOLVING', 'is_small', 'decisions', 'cfr', 'cache_folder', 'cache_path', 'write_whole', 'solve',
            'CFRBot']
 
-# %% ../nbs/02b_solvers.ipynb #39f239df
+# %% ../nbs/02b_solvers.ipynb #f6bb8048
 import hashlib
 import json
 import os
@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from threading import Lock
+from threading import Lock, get_ident
 
 import pyspiel
 
@@ -66,7 +65,7 @@ def cfr(
     nodes = decisions(loaded.new_initial_state())
     return {s.information_state_string(): list(average.action_probabilities(s).items()) for s in nodes}
 
-# %% ../nbs/02b_solvers.ipynb #071719dd
+# %% ../nbs/02b_solvers.ipynb #0470b6b3
 def cache_folder() -> Path:
     "Where solved games are kept: `XDG_CACHE_HOME`, else `~/.cache`."
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -89,9 +88,9 @@ def write_whole(
 ) -> None:
     "Write a file so that nobody ever reads half of it."
     path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False) as file:
-        file.write(text)
-    os.replace(file.name, path)
+    part = path.with_name(f".{path.name}.{os.getpid()}-{get_ident()}")  # each thread writes its own
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)
 
 # %% ../nbs/02b_solvers.ipynb #0d716ce2
 SOLVING = Lock()  # threads of one process wait for the one that solves

@@ -109,7 +109,7 @@ def test_profile_loads_and_says_what_it_is_for(profile):
 def test_the_promised_profiles_exist():
     promised = {"tiny", "small", "selfplay-kuhn", "selfplay-leduc"}
     promised |= {"qwen2.5-3b-12gb", "qwen2.5-3b-16gb", "qwen2.5-3b-24gb", "qwen3-4b-16gb"}
-    promised |= {"rlhf", "rlhf-small", "rlhf-medium", "rlhf-large"}
+    promised |= {"rlhf", "rlhf-tiny", "rlhf-small", "rlhf-medium", "rlhf-large"}
     assert promised == set(PROFILES)
 
 

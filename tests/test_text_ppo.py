@@ -2,10 +2,7 @@
 
 import json
 import math
-import os
 import random
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +10,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 from commands import metrics_of
+from launching import two_processes
 from torch import Tensor, nn
 from transformers import AutoTokenizer
 
@@ -344,20 +342,7 @@ torch.save(kept, f"{sys.argv[2]}-{trainer.accelerator.process_index}.pt")
 def test_two_processes_end_alike(tmp_path):
     "Each writes texts of its own; weights, the rewards' scale and the alarms are one."
     given = text_run(tmp_path, **{"ppo.num_train_steps": 2, "rlhf.log_texts": 6})
-    (tmp_path / "config.json").write_text(load_config(profile="tiny", overrides=given).to_json())
-    (tmp_path / "rank.py").write_text(RANK)
-    launch = Path(sys.executable).with_name("accelerate")
-    flags = "--multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no"
-    words = [launch, "launch", *flags.split(), "--main_process_port", "0"]
-    done = subprocess.run(
-        [*words, tmp_path / "rank.py", tmp_path / "config.json", tmp_path / "rank"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-    )
-    assert done.returncode == 0, done.stderr
-    one, other = (torch.load(tmp_path / f"rank-{n}.pt") for n in (0, 1))
+    one, other = two_processes(tmp_path, RANK, load_config(profile="tiny", overrides=given))
     for start, a, b in zip(one[0], one[1], other[1]):
         assert torch.equal(a, b)
     assert any(not torch.equal(start, a) for start, a in zip(one[0], one[1]))

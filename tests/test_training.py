@@ -2,16 +2,14 @@
 
 import json
 import math
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
 from commands import Command, fresh, metrics_of
+from launching import two_processes
 from safetensors.torch import load_file
 
 from gamerl.checkpoints import find_checkpoint, latest, list_checkpoints
@@ -257,20 +255,7 @@ def test_two_processes(tmp_path):
         "env.games": "hex(board_size=3),tic_tac_toe",
     }
     config = load_config(profile="tiny", overrides=options)
-    (tmp_path / "config.json").write_text(config.to_json())
-    (tmp_path / "rank.py").write_text(RANK)
-    launch = Path(sys.executable).with_name("accelerate")
-    flags = "--multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no"
-    words = [launch, "launch", *flags.split(), "--main_process_port", "0"]
-    done = subprocess.run(
-        [*words, tmp_path / "rank.py", tmp_path / "config.json", tmp_path / "rank"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-    )
-    assert done.returncode == 0, done.stderr
-    one, other = (torch.load(tmp_path / f"rank-{n}.pt") for n in (0, 1))
+    one, other = two_processes(tmp_path, RANK, config)
     assert differences(one, other) == []
     assert [line["episodes"] for line in metrics_of(tmp_path / "run")] == [6, 12]
     restored = PPOTrainer(config)
