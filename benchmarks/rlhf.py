@@ -41,23 +41,13 @@ def legality_weighed(prompts, completions, task, **columns):
 def ppo_config(seed: int, steps: int, folder: str) -> Config:
     "PPO on texts for the tiny model."
     overrides = {
-        "rlhf.num_epochs": 1,
-        "rlhf.cut_texts": "score",
-        "rlhf.missing_eos_penalty": 1.0,
-        "rlhf.normalize_reward": "running",
         "rlhf.log_texts": 0,
         "model.max_new_tokens": 4,
-        "ppo.gamma": 1.0,
-        "ppo.kl_coef": 0.1,
-        "ppo.kl_in": "reward",
-        "ppo.learning_rate": 1e-3,
         "ppo.num_train_steps": steps,
         "run.seed": seed,
         "run.output_dir": f"{folder}/ppo",
-        "run.eval_episodes": 0,
-        "run.num_threads": 1,
     }
-    return load_config(profile="tiny", overrides=overrides)
+    return load_config(profile="rlhf-tiny", overrides=overrides)
 
 
 def reward_of(pairs: list, seed: int, folder: str) -> tuple[RewardModel, dict]:

@@ -87,3 +87,22 @@ def test_server_is_loaded_and_weighed():
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["load"]["episodes_per_second"] > 0 and len(told["memory"]) == 10
+
+
+@pytest.mark.slow
+def test_letters_are_learned(tmp_path):
+    "Nine tenths of the largest reward, with the KL under its target."
+    run("letters.py", "--seeds", 1, "--texts", 200, "--output", tmp_path / "letters.json")
+    told = json.loads((tmp_path / "letters.json").read_text())
+    (found,) = told["runs"]
+    assert found["reward_interval"][0] >= 0.9 * told["maximum"]
+    assert found["kl"] < told["target_kl"] and found["curve"][0]["reward"] < 0.6 * told["maximum"]
+
+
+@pytest.mark.slow
+def test_rlhf_walks_the_whole_road(tmp_path):
+    few = ["--seeds", 1, "--count", 60, "--steps", 2, "--games", 20]
+    run("rlhf.py", *few, "--output", tmp_path / "rlhf.json")
+    (found,) = json.loads((tmp_path / "rlhf.json").read_text())["runs"]
+    assert found["pairs"] == 60 and found["reward_model"]["held_out"] > 0
+    assert found["before"]["games"] == found["after"]["games"] == 20
