@@ -11,7 +11,9 @@ is played while the model learns; it only writes replies to positions.
 import argparse
 import json
 import tempfile
+from collections import Counter
 from pathlib import Path
+from statistics import fmean
 from time import perf_counter
 
 import torch
@@ -19,7 +21,7 @@ import torch
 from gamerl.config import Config, load_config
 from gamerl.evaluation import paired_gain
 from gamerl.game_rewards import legality
-from gamerl.matches import Match, play_match
+from gamerl.matches import Match, find_floor, play_match
 from gamerl.models import model_path
 from gamerl.preferences import game_prompts, preferences
 from gamerl.reward_model import RewardModel
@@ -60,6 +62,17 @@ def reward_of(pairs: list, seed: int, folder: str) -> tuple[RewardModel, dict]:
     return model, {name: report[name] for name in told}
 
 
+def blind_accuracy(pairs: list) -> float:
+    "How many pairs are right for somebody who has one order of all replies and looks at no position."
+    worth = Counter()
+    for pair in pairs:
+        worth[pair.chosen] += 1
+        worth[pair.rejected] -= 1
+    met = Counter(reply for pair in pairs for reply in (pair.chosen, pair.rejected))
+    order = {reply: worth[reply] / met[reply] for reply in met}
+    return fmean(order[pair.chosen] > order[pair.rejected] for pair in pairs)
+
+
 def match_of(trainer: PPOTrainer, games: int) -> Match:
     "A match against random; replies are drawn among the legal ones."
     return play_match(ModelPlayer(trainer.policy), GAME, "random", games, seed=1)
@@ -81,7 +94,7 @@ def measure(seed: int, count: int, steps: int, games: int, folder: str) -> dict:
     return {
         "seed": seed,
         "pairs": len(pairs),
-        "reward_model": report,
+        "reward_model": report | {"blind_accuracy": blind_accuracy(pairs)},
         "before": {"wins": before.wins, "games": before.games, "interval": before.win_interval},
         "after": {"wins": after.wins, "games": after.games, "interval": after.win_interval},
         "gain": gain,
@@ -116,7 +129,9 @@ def main() -> None:
             flush=True,
         )
         print(f"  ({low:.3f} to {high:.3f}), {sum(run['seconds'].values()):.0f} s", flush=True)
-    told = {"game": GAME, "judge": JUDGE, "min_margin": MARGIN, "runs": runs}
+    floor = play_match(find_floor(GAME, "random"), GAME, "random", args.games, seed=1)
+    print(f"a player who looks at nothing: {floor.win_rate:.3f}")
+    told = {"game": GAME, "judge": JUDGE, "min_margin": MARGIN, "floor": floor.win_rate, "runs": runs}
     args.output.write_text(json.dumps(told, indent=1) + "\n")
 
 

@@ -22,7 +22,7 @@ def welch_t(
         return 0.0 if difference == 0 else math.copysign(math.inf, difference)
     return difference / error
 
-# %% ../nbs/22g_alarms.ipynb #4ef9826d
+# %% ../nbs/22g_alarms.ipynb #b7af1c78
 FAR = 10  # times the target: a divergence that the controller no longer holds
 RISEN = 3.0  # standard errors
 
@@ -34,8 +34,9 @@ class Alarms:
         self,
         target_kl: float,  # divergence in nats that the run aims at
         window: int = 50,  # steps that are looked at
+        cut: str = "bootstrap",  # how a cut text is paid: "bootstrap" or "score"
     ):
-        self.target_kl, self.window = target_kl, window
+        self.target_kl, self.window, self.paid = target_kl, window, cut == "score"
         self.rewards: list[float] = []
         self.kls: list[float] = []
         self.silent: dict[str, int] = {}  # alarm -> steps for which it has nothing new to say
@@ -85,8 +86,8 @@ class Alarms:
                 fmean(x) for x in (self.rewards[: self.window // 2], self.rewards[self.window // 2 :])
             )
             return (
-                f"the reward has not risen in {self.window} steps ({first:.3g}, then {last:.3g}): look at "
-                "the texts and at the parts of the reward, raise the learning rate or the batch size"
+                f"the reward has not risen in {self.window} steps ({first:.3g}, then {last:.3g}): it is "
+                "learned, or the texts and the parts of the reward will tell why not"
             )
 
     def hacking(self) -> str | None:
@@ -101,10 +102,9 @@ class Alarms:
     def cut(self, ended: float) -> str | None:
         "Most texts never end."
         if ended < 0.5:
-            return (
-                f"{100 * (1 - ended):.0f} % of the texts were cut before their end: raise max_new_tokens, or "
-                "set cut_texts to score so that they are paid as they stand"
-            )
+            otherwise = "" if self.paid else ", or set cut_texts to score so that they are paid as they stand"
+            share = f"{100 * (1 - ended):.0f} % of the texts were cut before their end"
+            return f"{share}: raise max_new_tokens{otherwise}"
 
     def state_dict(self) -> dict:
         "All that is needed to go on."

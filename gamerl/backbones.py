@@ -156,17 +156,19 @@ def base_of(lm: nn.Module) -> PreTrainedModel:
     "The transformers model inside an adapted one."
     return lm.get_base_model() if isinstance(lm, PeftModel) else lm
 
-# %% ../nbs/14a_backbones.ipynb #b4ae8730
+# %% ../nbs/14a_backbones.ipynb #dd51dde0
 @contextmanager
 def quiet() -> Iterator[None]:
     "Inside, transformers reports errors only."
-    level = logging.get_verbosity()
+    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
         yield
     finally:
         logging.set_verbosity(level)
+        if bar:
+            logging.enable_progress_bar()
 
 
 def adapter_base(

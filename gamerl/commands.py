@@ -221,7 +221,7 @@ class Preferences:
             print(f"{self.prompts}: {len(positions)} positions")
         return 0
 
-# %% ../nbs/28_commands.ipynb #9add73ca
+# %% ../nbs/28_commands.ipynb #e3696be2
 @dataclass(frozen=True)
 class Reward:
     "Train a reward model on pairs of answers, and report how far to trust it."
@@ -229,7 +229,10 @@ class Reward:
     data: str  # pairs: JSON lines, or a data set, with prompt, chosen and rejected
     output_dir: str = "rewards"  # folder for the model and its report; new or empty
     model_name: str = "tiny"  # what it starts from: tiny, a folder, or a name on the Hub
-    head: Literal["linear", "mlp", "ensemble"] = "linear"  # only linear can be loaded by other tools
+    # only linear with last can be loaded by other tools, and not in 4 bits
+    head: Literal["linear", "mlp", "ensemble"] = "linear"
+    heads: int = 4  # how many an ensemble has
+    pooling: Literal["last", "mean"] = "last"  # which hidden state the head reads
     num_epochs: float = 1.0  # passes over the pairs
     learning_rate: float | None = None  # step size at the start; by default 3e-3 for tiny, else 1e-4
     batch_size: int = 8  # pairs in a step
@@ -246,7 +249,11 @@ class Reward:
         for flag, given in (("num_epochs", self.num_epochs), ("learning_rate", 1 if rate is None else rate)):
             if not given > 0:
                 raise UsageError(f"--{flag}: {given} is not allowed; it must be above 0")
-        for flag, given, least in (("batch_size", self.batch_size, 1), ("lora_r", self.lora_r, 0)):
+        for flag, given, least in (
+            ("batch_size", self.batch_size, 1),
+            ("heads", self.heads, 1),
+            ("lora_r", self.lora_r, 0),
+        ):
             if given < least:
                 raise UsageError(f"--{flag}: {given} is not allowed; it must be at least {least}")
 
@@ -268,7 +275,7 @@ class Reward:
         how |= dict(held_out=self.held_out, max_length=self.max_length, lora_r=self.lora_r)
         quantized = quantization() if self.use_4bit else None
         place = dict(device=self.device, quantized=quantized, seed=self.seed)
-        model = RewardModel.from_pretrained(self.model_name, self.head, **place)
+        model = RewardModel.from_pretrained(self.model_name, self.head, self.pooling, self.heads, **place)
         report = train_reward_model(pairs, model, self.output_dir, show=partial(print, flush=True), **how)
         plot_reward_report(report, f"{self.output_dir}/report.png")
         print(f"the reward model and its report: {self.output_dir}")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from .rollouts import PlayedGame
 
-# %% ../nbs/22d_metrics.ipynb #31cf3e95
+# %% ../nbs/22d_metrics.ipynb #0787fe52
 METRICS = {
     "step": "steps done: batches of games played and learned from",
     "episodes": "games played, or texts written, since the start, by all processes",
@@ -40,8 +40,8 @@ METRICS = {
     "approx_kl": "KL(policy that played || policy now) in nats, k3 estimate; mean over the update",
     "first_kl": "the same before the first step: 0, but for exploration and for rounding in 16 bits",
     "clip_fraction": "share of decisions whose ratio is outside the clip range",
-    "advantage_mean": "mean advantage before whitening, of this process: how far the critic was surprised",
-    "advantage_std": "standard deviation of the advantages before whitening, of this process",
+    "advantage_mean": "mean advantage before whitening: how far the critic was surprised",
+    "advantage_std": "standard deviation of the advantages before whitening",
     "explained_variance": "share of the returns' variance that the critic foresaw; 1 is perfect",
     "grad_norm": "length of the gradient before clipping, mean over optimiser steps",
     "updates": "optimiser steps taken; fewer than planned if stop_kl ended the update",

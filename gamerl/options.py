@@ -80,7 +80,7 @@ class LoRAConfig(Section):
     lora_dropout: float = option(0.0, "dropout before the adapter; best left at 0", "dropout", ge=0, lt=1)
     target_modules: tuple[str, ...] = option(ALL_PROJECTIONS, "the layers that get an adapter")
 
-# %% ../nbs/20b_options.ipynb #ce0a8aa0
+# %% ../nbs/20b_options.ipynb #d3ded28b
 class PPOConfig(Section):
     "How the adapter learns from the games it has played."
 
@@ -124,7 +124,9 @@ class PPOConfig(Section):
 
     # staying near the reference
     kl_coef: float = option(0.1, "weight of the divergence from the reference", "init_kl_coef", ge=0)
-    kl_kind: Literal["full", "k1", "k2", "k3"] = option("full", "exact, or a one-sample estimate")
+    kl_kind: Literal["full", "k1", "k2", "k3"] = option(
+        "full", "exact, or a one-sample estimate; of texts, full means k2"
+    )
     kl_in: Literal["loss", "reward"] = option("loss", "where the divergence is charged")
     adaptive_kl: bool = option(True, "let the weight follow the divergence", "adap_kl_ctrl")
     target_kl: float = option(0.01, "the divergence that the weight aims at", "target", gt=0)

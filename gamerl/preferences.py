@@ -279,8 +279,8 @@ def asked_once(
 
     return remembering
 
-# %% ../nbs/22h_preferences.ipynb #pf34
-PATIENCE = 1000  # games without a new position
+# %% ../nbs/22h_preferences.ipynb #11e0c47d
+PATIENCE = 1000  # games without a new position, positions without a pair
 
 
 def different(
@@ -370,7 +370,7 @@ def make_pair(
     best, rejected = [a for a, regret in position.regrets.items() if regret == 0], rng.choice(worse)
     return MovePair(position, reply_text(rng.choice(best)), reply_text(rejected), position.regrets[rejected])
 
-# %% ../nbs/22h_preferences.ipynb #9dd2f972
+# %% ../nbs/22h_preferences.ipynb #d2974f7e
 def check_counts(
     count: int,
     min_margin: float,
@@ -407,9 +407,12 @@ def preferences(
     rng, looked, found = random.Random(f"pairs {seed}"), [], judged_positions(game, judge, positions, seed)
 
     def compared() -> Iterator[MovePair]:
-        for position in found:
+        idle = 0
+        while idle < PATIENCE and (position := next(found, None)):
             looked.append(position)
-            if pair := make_pair(position, rng, min_margin, illegal_share):
+            pair = make_pair(position, rng, min_margin, illegal_share)
+            idle = 0 if pair else idle + 1
+            if pair:
                 yield pair
 
     pairs = list(shown(islice(compared(), count), count))

@@ -235,7 +235,7 @@ def own_config(
     file = Path(path) / HEAD_CONFIG
     return json.loads(file.read_text()) if file.is_file() else None
 
-# %% ../nbs/14a_reward_model.ipynb #e776b2a0
+# %% ../nbs/14a_reward_model.ipynb #2ced9d8b
 class RewardModel(Scorer):
     "A scorer that can be loaded, trained and saved."
 
@@ -266,7 +266,8 @@ class RewardModel(Scorer):
         if own:
             score.load_state_dict(load_file(Path(path) / HEAD_FILE))
         named = Path(path, "tokenizer_config.json").is_file() or not Path(path).is_dir()
-        tokenizer = AutoTokenizer.from_pretrained(path if named else adapter_base(path) or path)
+        place = path if named else adapter_base(path)  # a model may come without a tokenizer
+        tokenizer = AutoTokenizer.from_pretrained(place) if place else None
         return cls(lm, score, tokenizer, head, pooling).eval()
 
     @classmethod

@@ -257,7 +257,7 @@ def make_learnable(
             "lora_r: 0 is not allowed with 4 bits, which cannot be trained; it must be at least 1"
         )
 
-# %% ../nbs/14c_reward_training.ipynb #5ab35915
+# %% ../nbs/14c_reward_training.ipynb #452f37e1
 def trainer_for(
     model: RewardModel,
     rows: list[dict],  # from `encode`
@@ -286,6 +286,7 @@ def trainer_for(
         dataloader_pin_memory=cuda,
         max_length=None,
     )
+    config._n_gpu = 1  # more would be used through copies, which the trainer's view of the model has not
     trainer = RewardTrainer(
         ForTrainer(model),
         config,

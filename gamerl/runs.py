@@ -232,7 +232,7 @@ def _train(config: Config, resume_from: str | Path | None, console: Console) -> 
     console.print(f"the trained model: {final}", highlight=False, soft_wrap=True)
     return final
 
-# %% ../nbs/26_runs.ipynb #c2a183ba
+# %% ../nbs/26_runs.ipynb #1fc941d4
 def load_checkpoint(
     path: str | Path,  # a checkpoint, or a run's folder for its latest
     device: str | None = None,  # None: the run's own
@@ -259,7 +259,8 @@ def load_past(
     "Who decides for the seats of other models: snapshots of the run's pool, checkpoints of other runs."
     pool = Pool(config.ppo.pool_size, config.ppo.snapshot_sampling)
     state = torch.load(find_checkpoint(path) / "state.pt", weights_only=True, map_location=policy.device)
-    pool.load_state_dict(state["pool"])
+    if "pool" in state:  # a run on texts has none
+        pool.load_state_dict(state["pool"])
     seats = parse_opponents(opponent)
     if not pool and any(seat.kind == "snapshot" for seat in seats):
         raise ValueError("opponent: this run keeps no snapshots; train with ppo.snapshot_every above 0")
@@ -286,6 +287,8 @@ def evaluate_checkpoint(
 ) -> Report:
     "Let a trained model play matches; prints and returns the report."
     policy, config = load_checkpoint(checkpoint, weights=weights)
+    if games is None and config.rlhf.prompts:
+        raise ValueError("games: this run learned from texts; name the games that it is to play")
     player = make_player(policy, config)
     past = load_past(checkpoint, opponent, policy, config) if is_other(opponent) else None
     env = config.env.model_copy(update={"server_url": server_url})

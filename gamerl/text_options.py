@@ -12,7 +12,7 @@ from pydantic import field_validator
 
 from .sections import Section, option
 
-# %% ../nbs/20a_text_options.ipynb #f67c78e9
+# %% ../nbs/20a_text_options.ipynb #ac9b4c17
 class RLHFConfig(Section):
     "What is to be answered instead of played, and what an answer is worth."
 
@@ -26,7 +26,9 @@ class RLHFConfig(Section):
     reward_model: str | None = option(None, "folder or name of a reward model", "reward_model_path")
     reward_model_weight: float = option(1.0, "what its reward is multiplied by")
     reward_functions: tuple[str, ...] = option(
-        (), "reward functions, such as 0.5*regex_match:please, module:function or file.py:function", "rewards"
+        (),
+        "reward functions with semicolons between: 0.5*regex_match:please; module:function; file.py:function",
+        "rewards",
     )
     normalize_reward: Literal["none", "running", "batch"] = option(
         "none", "divide rewards by their standard deviation, so far or in the step"
@@ -39,13 +41,18 @@ class RLHFConfig(Section):
     )
     log_texts: int = option(4, "texts of each step that are kept in texts.jsonl", ge=0)
 
+    @field_validator("reward_functions", mode="before")
+    @classmethod
+    def _split(cls, given):
+        if not isinstance(given, str) or given.lstrip().startswith("["):
+            return given
+        return [text.strip() for text in given.split(";") if text.strip()]
+
     @field_validator("reward_functions")
     @classmethod
-    def _found(cls, texts):
-        if texts:
-            from gamerl.rewards import (
-                load_rewards,
-            )  # here, because it takes torch, which a mere check should not
+    def _meant(cls, texts):
+        if not texts:
+            return texts
+        from gamerl.rewards import settled  # here, because it takes torch, which a mere check should not
 
-            load_rewards(texts)
-        return texts
+        return tuple(map(settled, texts))

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from .matches import bootstrap_mean
 
-# %% ../nbs/24a_text_reports.ipynb #cd5af693
+# %% ../nbs/24a_text_reports.ipynb #b97b7f6d
 @dataclass(frozen=True)
 class TextReport:
     "Rewards of some texts."
@@ -48,13 +48,16 @@ class TextComparison:
     after: TextReport
 
     @property
-    def gain(self) -> TextReport:
+    def gain(self) -> TextReport | None:  # None if they are not as many, so that there are no pairs
         "The difference of each pair."
-        pairs = zip(self.before.rewards, self.after.rewards, strict=True)
+        if len(self.before.rewards) != len(self.after.rewards):
+            return None
+        pairs = zip(self.before.rewards, self.after.rewards)
         return TextReport(tuple(after - before for before, after in pairs))
 
     def table(self) -> Table:
         "Means with their 95 % intervals."
         table = Table("texts", "reward before", "after", "gain")
-        table.add_row(str(len(self.after.rewards)), str(self.before), str(self.after), str(self.gain))
+        gain = "" if self.gain is None else str(self.gain)
+        table.add_row(str(len(self.after.rewards)), str(self.before), str(self.after), gain)
         return table

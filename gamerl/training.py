@@ -6,7 +6,7 @@
 __all__ = ['PPOTrainer', 'trainer_state', 'save', 'restore', 'Stopped', 'stop_gently', 'step_line', 'Log', 'progress_bar',
            'is_over', 'run', 'report']
 
-# %% ../nbs/23_training.ipynb #5cc203f2
+# %% ../nbs/23_training.ipynb #2509409d
 import json
 import signal
 import threading
@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
-from .builders import as_policy, make_accelerator
+from .builders import as_policy, make_accelerator, with_model
 from .checkpoints import find_checkpoint, prune, write_checkpoint
-from .config import Config
+from .config import Config, load_config
 from .learning import Learner, Scheduled, scheduled
 from .metrics import METRICS
 from gamerl.models import (
@@ -42,7 +42,7 @@ from .rewards import RewardFunction
 from .rollouts import Batch
 from .writing import Texts, make_rewards, make_source, text_config
 
-# %% ../nbs/23_training.ipynb #a9a39d2e
+# %% ../nbs/23_training.ipynb #91090c13
 class PPOTrainer:
     "Collects what it can learn from, and learns from it, one step at a time."
 
@@ -58,14 +58,16 @@ class PPOTrainer:
         reward_model: RewardModel | None = None,  # what texts are worth, beside what the configuration names
         reward_functions: Sequence[RewardFunction] = (),  # in TRL's convention
     ):
-        self.config = config = config if isinstance(config, Config) else text_config(config)
+        bare = not isinstance(config, Config)
+        self.config = config = with_model(text_config(config) if bare else config, model)
         self.accelerator = accelerator or make_accelerator(config)
         self.policy = policy or as_policy(model, config, tokenizer, ref_model, self.accelerator.device)
         self.learner = Learner(self.policy, config.ppo, self.accelerator)
         self.average = WeightAverage(config.ppo.ema_decay) if config.ppo.ema_decay else None
         paid = reward_model is not None or reward_functions
         self.rewards = make_rewards(config, self.policy, reward_model, reward_functions) if paid else None
-        self.source = make_source(config, self.policy, self.accelerator, self.rewards)
+        self.source = make_source(config, self.policy, self.accelerator, self.rewards, texts=bare)
+        self.kept: dict | None = None  # what a checkpoint says of a source that is still to come
         self.steps, self.seconds = 0, 0.0
         self.texts: list[dict] = []  # of the last step, those that are to be kept
 
@@ -80,15 +82,24 @@ class PPOTrainer:
         console: Console | None = None,  # None: the terminal
     ) -> Path:  # the final checkpoint
         "Train to the end."
-        rlhf, model = self.config.rlhf, self.config.model
-        rlhf = rlhf.model_copy(update={"num_epochs": num_epochs or rlhf.num_epochs})
-        model = model.model_copy(update={"max_new_tokens": max_length or model.max_new_tokens})
-        self.config = self.config.model_copy(update={"rlhf": rlhf, "model": model})
-        if prompts is not None:
-            self.source = Texts(self.config, self.policy, self.accelerator, prompts, self.rewards)
+        asked = {"rlhf.num_epochs": num_epochs, "model.max_new_tokens": max_length}
+        changes = {name: value for name, value in asked.items() if value is not None}
+        self.config = load_config(self.config.model_dump(), overrides=changes)
+        if prompts is not None or isinstance(self.source, Texts):
+            self.answer(prompts)
         if self.source is None:
             raise ValueError("prompts: there are none; give some to train, or name them as rlhf.prompts")
         return run(self, console or Console())
+
+    def answer(self, prompts: str | Path | Iterable | None) -> None:
+        "Take up prompts, or the configured ones again, where a checkpoint left them if there is one."
+        if self.kept is None and prompts is None:
+            self.kept = self.source.state_dict()
+        parts = self.config, self.policy, self.accelerator
+        self.source = Texts(*parts, prompts, self.rewards, first=self.steps)
+        if self.kept is not None:
+            self.source.load_state_dict(self.kept)
+        self.kept = None
 
     def step(self) -> tuple[dict[str, float], list[str]]:
         "Collect, improve, remember; returns the metrics, and lines for the console."
@@ -127,7 +138,7 @@ class PPOTrainer:
         "A copy of the adapter in ordinary memory."
         return {name: w.cpu() for name, w in adapter_weights(self.policy).items()}
 
-# %% ../nbs/23_training.ipynb #07891408
+# %% ../nbs/23_training.ipynb #a992738d
 def trainer_state(trainer: PPOTrainer) -> dict:
     "Everything that changes in a run, besides the policy."
     return {
@@ -172,7 +183,10 @@ def restore(
     trainer.learner.load_state_dict(state["learner"])
     if trainer.average and state["average"]:
         trainer.average.load_state_dict(state["average"])
-    trainer.source.load_state_dict(state)
+    if trainer.source is None:
+        trainer.kept = state
+    else:
+        trainer.source.load_state_dict(state)
     return folder
 
 # %% ../nbs/23_training.ipynb #c13543a7

@@ -16,7 +16,7 @@ from gamerl import preferences as module
 from gamerl.cli import main
 from gamerl.environment import score_of
 from gamerl.exact import information_states, nash_conv, realisation_weights
-from gamerl.game_rewards import game_outcome, legality, move_regret
+from gamerl.game_rewards import legality, move_regret, outcome_reward
 from gamerl.preferences import (
     Minimax,
     action_values,
@@ -363,7 +363,7 @@ def random_score(state, player: int) -> float:
 def test_outcome_is_the_mean_of_random_games(game, opening, seat):
     task, state = Task(game, seat=seat, opening=opening), opening_state(game, opening)
     replies = [str(action) for action in state.legal_actions()]
-    found = game_outcome(playouts=400)([""] * len(replies), replies, **columns_of(task, len(replies)))
+    found = outcome_reward(playouts=400)([""] * len(replies), replies, **columns_of(task, len(replies)))
     exact = [random_score(state.child(int(reply)), seat) for reply in replies]
     assert found == pytest.approx(exact, abs=0.09)  # 3.5 standard errors at most
 
@@ -377,16 +377,16 @@ def test_outcome_where_all_move_at_once():
         end = state.clone()
         end.apply_actions([other, 2])
         ends.append(random_score(end, 1))
-    (found,) = game_outcome(playouts=400)([""], ["2"], **columns_of(task, 1))
+    (found,) = outcome_reward(playouts=400)([""], ["2"], **columns_of(task, 1))
     assert found == pytest.approx(np.mean(ends), abs=0.09)
 
 
 def test_outcome_is_the_same_whatever_else_is_asked():
     task = Task("hex(board_size=4)", seat=0, opening=(0, 1))
-    alone = game_outcome()([""], ["6"], **columns_of(task, 1))
-    assert game_outcome()([""] * 3, ["9", "x", "6"], **columns_of(task, 3))[2:] == alone
+    alone = outcome_reward()([""], ["6"], **columns_of(task, 1))
+    assert outcome_reward()([""] * 3, ["9", "x", "6"], **columns_of(task, 3))[2:] == alone
     other = Task("hex(board_size=4)", seed=1, seat=0, opening=(0, 1))
-    assert game_outcome(playouts=50)([""], ["6"], **columns_of(other, 1)) != game_outcome(playouts=50)(
+    assert outcome_reward(playouts=50)([""], ["6"], **columns_of(other, 1)) != outcome_reward(playouts=50)(
         [""], ["6"], **columns_of(task, 1)
     )
 
@@ -394,8 +394,8 @@ def test_outcome_is_the_same_whatever_else_is_asked():
 def test_outcome_seats_the_right_players():
     "In hex on nine squares the middle wins for who plays on well, whoever sits there."
     for task, reply in ((Task(HEX, seat=0), "4"), (Task(HEX, seat=1, opening=(0,)), "4")):
-        assert game_outcome("random", "minimax", 20)([""], [reply], **columns_of(task, 1)) == [1]
-        assert game_outcome("minimax", "random", 20)([""], [reply], **columns_of(task, 1))[0] < 0.9
+        assert outcome_reward("random", "minimax", 20)([""], [reply], **columns_of(task, 1)) == [1]
+        assert outcome_reward("minimax", "random", 20)([""], [reply], **columns_of(task, 1))[0] < 0.9
 
 
 def test_rewards_agree_about_what_a_move_is():
@@ -407,7 +407,9 @@ def test_rewards_agree_about_what_a_move_is():
     assert legal == [1, 1, 0, 1, 0, 1, 1]
     regrets = move_regret(replies, replies, **columns)
     assert [r == -1 for r in regrets] == [value == 0 for value in legal]
-    assert [r > 0 for r in game_outcome(playouts=20)(replies, replies, **columns)] == [v == 1 for v in legal]
+    assert [r > 0 for r in outcome_reward(playouts=20)(replies, replies, **columns)] == [
+        v == 1 for v in legal
+    ]
 
 
 # Mistakes
@@ -455,9 +457,9 @@ def test_minimax_gives_up_in_one_line(monkeypatch):
             "task: '{' is not allowed; it must be the JSON of a task",
         ),
         (lambda: move_regret([""], ["4"], **columns_of(Task("tic_tac_toe"), 1)), "'legal' or 'regrets'"),
-        (lambda: game_outcome(playouts=0), "playouts: 0 is not allowed"),
-        (lambda: game_outcome(policy="self"), "policy: 'self' is not allowed"),
-        (lambda: game_outcome("mtcs"), "opponent: 'mtcs' is not known"),
+        (lambda: outcome_reward(playouts=0), "playouts: 0 is not allowed"),
+        (lambda: outcome_reward(policy="self"), "policy: 'self' is not allowed"),
+        (lambda: outcome_reward("mtcs"), "opponent: 'mtcs' is not known"),
     ],
 )
 def test_a_mistake_about_rewards_is_one_line(call, complaint):
