@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from .cli import main as gamerl
 
-# %% ../nbs/28b_rlhf.ipynb #5c9bdc4a
+# %% ../nbs/28b_rlhf.ipynb #1e828a64
 def main(
     words: Sequence[str] | None = None,  # the command line; None: the real one
 ) -> int:  # the exit code
