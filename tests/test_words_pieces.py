@@ -3,7 +3,7 @@
 import random
 import re
 from collections import Counter
-from functools import partial
+from collections.abc import Iterator
 
 import pyspiel
 import pytest
@@ -28,7 +28,9 @@ SIDES = {"checkers": "ox", "amazons": "XO"}
 RANKS = "A 2 3 4 5 6 7 8 9 10 J Q K".split()
 
 
-play = partial(positions, moves=10_000, final=True)
+def play(game: str, seed: int, moves: int = 10_000) -> Iterator[pyspiel.State]:
+    "The positions of a random game, the last one included."
+    return positions(game, seed, moves, final=True)
 
 
 def text(state: pyspiel.State) -> str:
