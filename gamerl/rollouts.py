@@ -7,7 +7,7 @@ __all__ = ['REWARDS', 'Player', 'UniformPlayer', 'Answer', 'ModelPlayer', 'Writt
            'Table', 'play_games', 'workers', 'spread', 'own_words', 'replies', 'replies_of', 'Batch', 'Sample',
            'sample_of', 'Rows', 'make_batch']
 
-# %% ../nbs/20_rollouts.ipynb #aa9ad3ae
+# %% ../nbs/20_rollouts.ipynb #8eb6e09d
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,12 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .completions import Completion, generate
 from .environment import Episode, GameEnv
 from .models import Policy, using
 from .opponents import OpponentSpec
 from .ppo import mix_uniform
 from .prompts import Observation, reply_text
-from .sampling import Completion, Encoder, Prefix, Question, draw, generate, score
+from .sampling import Encoder, Prefix, Question, draw, score
 from .tasks import Task
 
 # %% ../nbs/20_rollouts.ipynb #5dfe36fd
@@ -116,7 +117,7 @@ class ModelPlayer:
         "Move probabilities at each observation."
         return [answer.probs for answer in self.answers(observations)]
 
-# %% ../nbs/20_rollouts.ipynb #f7ab0883
+# %% ../nbs/20_rollouts.ipynb #48978d1f
 @dataclass(frozen=True)
 class Written:
     "A reply in free text."
@@ -145,7 +146,6 @@ class FreePlayer(ModelPlayer):
         self,
         questions: Sequence[Question],
         rngs: Sequence[random.Random],  # a generator for each
-        progress: Callable[[int], None] | None = None,  # told how many are done
     ) -> list[Written]:
         "Answer each question in free text, a few at a time."
         written = []
@@ -157,8 +157,6 @@ class FreePlayer(ModelPlayer):
                 made = generate(self.policy, prompts, uniforms, self.max_new_tokens, self.temperature)
             texts = self.policy.tokenizer.batch_decode([c.tokens for c in made], skip_special_tokens=True)
             written += map(Written, texts, some, made)
-            if progress:
-                progress(len(written))
         return written
 
 # %% ../nbs/20_rollouts.ipynb #5cf36b03

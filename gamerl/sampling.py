@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['Prefix', 'Question', 'Trie', 'find_forks', 'Encoder', 'length_groups', 'read_prefix', 'continue_prefix', 'tree_mask',
            'row_layout', 'run_rows', 'Forks', 'reply_logprobs', 'Scores', 'score_rows', 'join', 'unshared', 'score',
-           'draw', 'Completion', 'pad_left', 'generate', 'completion_scores']
+           'draw']
 
-# %% ../nbs/13_sampling.ipynb #4e558207
-from collections.abc import Iterator, Sequence
+# %% ../nbs/13_sampling.ipynb #af063707
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -369,85 +369,3 @@ def draw(
     return int(
         min(np.searchsorted(cumulative, uniform * cumulative[-1], side="right"), len(probabilities) - 1)
     )
-
-# %% ../nbs/13_sampling.ipynb #28c51e83
-@dataclass(frozen=True)
-class Completion:
-    "Free text as it was sampled: never re-tokenised."
-
-    tokens: tuple[int, ...]  # with the end of the turn, if it came
-    logprobs: tuple[float, ...]  # of each token when it was drawn
-    values: tuple[float, ...]  # what the critic expected before each token
-    ended: bool  # whether the turn was ended, rather than cut
-    next_value: float = 0.0  # of a text that was cut: what the critic expected of the rest
-
-    @property
-    def value(self) -> float:
-        "What the critic expected at the last prompt token."
-        return self.values[0]
-
-
-def pad_left(prompts: Sequence[tuple[int, ...]], device: torch.device) -> tuple[Tensor, Tensor]:
-    "Prompts as one tensor that ends together, [B,T], and its mask."
-    width = max(len(prompt) for prompt in prompts)
-    ids = torch.tensor([(0,) * (width - len(prompt)) + prompt for prompt in prompts], device=device)
-    lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
-    return ids, torch.arange(width, device=device) >= width - lengths[:, None]
-
-
-@torch.no_grad()
-def generate(
-    policy: Policy,
-    prompts: Sequence[tuple[int, ...]],  # token ids
-    uniforms: Sequence[Iterator[float]],  # for each prompt, where its random numbers come from
-    max_new_tokens: int = 64,  # then a completion is cut
-    temperature: float = 1.0,  # divides the logits
-) -> list[Completion]:
-    "Continue prompts with free text from the policy's own distribution."
-    ids, mask = pad_left(prompts, policy.device)
-    cache = DynamicCache()
-    tokens, logprobs, values = ([[] for _ in prompts] for _ in range(3))
-    positions, live = (mask.cumsum(1) - 1).clamp(min=0), list(range(len(prompts)))
-    while live:
-        hidden = policy.hidden(ids, positions, mask, cache)[:, -1]
-        expected = policy.values(hidden).tolist()
-        for row in live:
-            values[row].append(expected[row])
-        live = [row for row in live if len(tokens[row]) < max_new_tokens]
-        table = (policy.logits(hidden[live]) / temperature).log_softmax(-1).cpu()
-        for row, line in zip(live, table):
-            tokens[row].append(draw(line.exp().double().numpy(), next(uniforms[row])))
-            logprobs[row].append(float(line[tokens[row][-1]]))
-        live = [row for row in live if tokens[row][-1] not in policy.ends]
-        ids = torch.tensor([row[-1:] for row in tokens], device=policy.device)
-        positions = positions[:, -1:] + 1
-        mask = torch.cat([mask, mask.new_ones(len(tokens), 1)], 1)
-    return [
-        Completion(tuple(t), tuple(lp), tuple(v[: len(t)]), t[-1] in policy.ends, sum(v[len(t) :]))
-        for t, lp, v in zip(tokens, logprobs, values)
-    ]
-
-# %% ../nbs/13_sampling.ipynb #0d580bba
-def completion_scores(
-    policy: Policy,
-    prompts: Sequence[tuple[int, ...]],  # B prompts
-    completions: Sequence[tuple[int, ...]],  # their sampled tokens
-    temperature: float = 1.0,  # the one they were sampled with
-) -> tuple[
-    Tensor, Tensor, Tensor
-]:  # log-probabilities, entropies and values before each token, each [B,T]; 0 in the padding
-    "Score sampled completions under the present weights."
-    texts = [prompt + completion for prompt, completion in zip(prompts, completions)]
-    most, width = max(map(len, completions)), max(map(len, texts))
-    ids = torch.tensor([text + (0,) * (width - len(text)) for text in texts], device=policy.device)
-    hidden = policy.hidden(ids)
-    starts = torch.tensor([len(prompt) for prompt in prompts], device=policy.device)[:, None]
-    steps = torch.arange(most, device=policy.device)
-    places = (starts - 1 + steps).clamp(max=width - 1)
-    rows = torch.arange(len(texts), device=policy.device)[:, None]
-    table = (policy.logits(hidden[rows, places]) / temperature).log_softmax(-1)
-    mask = steps < torch.tensor([len(c) for c in completions], device=policy.device)[:, None]
-    taken = ids[rows, (places + 1).clamp(max=width - 1)]
-    logprobs = table.gather(2, taken[..., None])[..., 0] * mask
-    entropies = -(table.exp() * table).sum(-1) * mask
-    return logprobs, entropies, policy.values(hidden[rows, places]) * mask

@@ -42,7 +42,7 @@ from .rewards import RewardFunction
 from .rollouts import Batch
 from .writing import Texts, make_rewards, make_source, text_config
 
-# %% ../nbs/23_training.ipynb #91090c13
+# %% ../nbs/23_training.ipynb #51175921
 class PPOTrainer:
     "Collects what it can learn from, and learns from it, one step at a time."
 
@@ -96,7 +96,8 @@ class PPOTrainer:
         if self.kept is None and prompts is None:
             self.kept = self.source.state_dict()
         parts = self.config, self.policy, self.accelerator
-        self.source = Texts(*parts, prompts, self.rewards, first=self.steps)
+        rewards = self.source.rewards if prompts is None else self.rewards  # a model is not loaded twice
+        self.source = Texts(*parts, prompts, rewards, first=self.steps)
         if self.kept is not None:
             self.source.load_state_dict(self.kept)
         self.kept = None

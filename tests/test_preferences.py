@@ -12,24 +12,23 @@ from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gamerl import preferences as module
+from gamerl import move_judges
 from gamerl.cli import main
 from gamerl.environment import score_of
 from gamerl.exact import information_states, nash_conv, realisation_weights
 from gamerl.game_rewards import legality, move_regret, outcome_reward
-from gamerl.preferences import (
+from gamerl.move_judges import (
     Minimax,
     action_values,
     cfr_judge,
-    game_prompts,
-    judged_positions,
     make_judge,
-    preferences,
     regrets_of,
     search_judge,
     search_value,
 )
+from gamerl.preferences import game_prompts, judged_positions, preferences, write_rows
 from gamerl.prompts import observe, parse_reply
+from gamerl.solvers import solve
 from gamerl.tasks import Task, apply_turn, load_game, opening_state, turn_seats
 
 HEX = "hex(board_size=3)"
@@ -194,7 +193,7 @@ def slow_reach(game: str, table) -> dict[str, float]:
 
 def test_an_equilibrium_plays_only_its_best_moves():
     game = "kuhn_poker"
-    judge, strategy = cfr_judge(game, 3000), dict(module.solve(game, 3000))
+    judge, strategy = cfr_judge(game, 3000), dict(solve(game, 3000))
     for state in information_states(game):
         here = [s for s in all_states(game) if s.information_state_string() == state.key][0]
         values = judge(here)
@@ -218,7 +217,7 @@ def test_no_opinion_where_nobody_lets_a_player_arrive(monkeypatch):
     "If player 0 always bets, player 1 never sees it pass."
     states = information_states("kuhn_poker")
     always = {s.key: [(0, 0.0), (1, 1.0)] if s.player == 0 else [(0, 0.5), (1, 0.5)] for s in states}
-    monkeypatch.setattr(module, "solve", lambda game, iterations: always)
+    monkeypatch.setattr(move_judges, "solve", lambda game, iterations: always)
     judge = cfr_judge("kuhn_poker", 1)
     assert judge(opening_state("kuhn_poker", (0, 1, 0))) == {}
     assert judge(opening_state("kuhn_poker", (0, 1, 1)))[0] == -1
@@ -322,7 +321,7 @@ def test_greedy_games_take_the_best_moves():
 def test_rows_are_what_data_sets_read(tmp_path):
     pairs, looked = preferences("kuhn_poker", "cfr:100", 99, min_margin=0.01)
     assert len(pairs) < 12  # the game has no more
-    module.write_rows([pair.to_json() for pair in pairs], tmp_path / "new" / "pairs.jsonl")
+    write_rows([pair.to_json() for pair in pairs], tmp_path / "new" / "pairs.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "new" / "pairs.jsonl").read_text().splitlines()]
     read = Dataset.from_list(rows)
     assert read[0] == rows[0] == pairs[0].to_json()

@@ -14,6 +14,7 @@ from launching import two_processes
 from torch import Tensor, nn
 from transformers import AutoTokenizer
 
+from gamerl.completions import Completion, completion_scores, generate
 from gamerl.config import load_config
 from gamerl.learning import Learner, scheduled
 from gamerl.losses import Weights, make_targets, score_texts, token_losses
@@ -21,7 +22,7 @@ from gamerl.models import Policy, adapter_parameters, load_policy
 from gamerl.options import PPOConfig
 from gamerl.reward_model import RewardModel
 from gamerl.rollouts import FreePlayer, Written
-from gamerl.sampling import Completion, Question, completion_scores, generate
+from gamerl.sampling import Question
 from gamerl.texts import Pay, text_batch, write_texts
 from gamerl.training import PPOTrainer, restore, run, save
 
