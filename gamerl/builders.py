@@ -40,7 +40,7 @@ from .remote import RemoteEnv
 from .rollouts import FreePlayer, ModelPlayer
 from .sampling import Encoder
 
-# %% ../nbs/22e_builders.ipynb #ed47ac7f
+# %% ../nbs/22e_builders.ipynb #e9aca725
 def make_curriculum(config: Config) -> Curriculum:
     "The curriculum of a configuration."
     options = config.curriculum
@@ -51,6 +51,7 @@ def make_curriculum(config: Config) -> Curriculum:
         failure_prob=options.failure_replay_prob,
         buffer_size=options.failure_buffer_size,
         count_replays=options.count_replays,
+        rehearsal_prob=options.rehearsal_prob,
         allowed_game_indices=config.env.allowed_game_indices,
     )
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TASK_ID_DIGITS', 'parse_source', 'blocks', 'draw_id', 'share', 'Stage', 'draw_task', 'FailureBuffer', 'Advance',
-           'allowed_indices', 'check_ranges', 'Curriculum']
+           'allowed_indices', 'check_ranges', 'take', 'Curriculum']
 
 # %% ../nbs/04_curriculum.ipynb #021a7da8
 import random
@@ -196,7 +196,19 @@ def check_ranges(
             for spec in specs:
                 resolve_opponents(stage.opponent, load_game(spec))
 
-# %% ../nbs/04_curriculum.ipynb #c09103e6
+# %% ../nbs/04_curriculum.ipynb #e7a59bf0
+def take(
+    tally: Counter,  # counts of what is under way; one is taken off
+    task: Task,
+) -> bool:  # whether it was there
+    "Take a task off a tally."
+    found = tally[task] > 0
+    tally[task] -= 1
+    if tally[task] <= 0:
+        del tally[task]
+    return found
+
+# %% ../nbs/04_curriculum.ipynb #5662beb2
 class Curriculum:
     "Hands out tasks, watches the results, moves on when a stage is learnt."
 
@@ -208,6 +220,7 @@ class Curriculum:
         failure_prob: float = 0.3,  # share of draws that replay a failure
         buffer_size: int = 1000,  # failures kept
         count_replays: bool = False,  # whether replayed failures count towards progress
+        rehearsal_prob: float = 0.0,  # share of the other draws that come from earlier stages
         allowed_game_indices: Sequence[int] | None = None,  # games that ranges may draw; None: all
     ):
         if not stages:
@@ -217,6 +230,7 @@ class Curriculum:
         self.stages, self.window, self.count_replays = tuple(stages), window, count_replays
         self.threshold = share(threshold, "threshold")
         self.failure_prob = share(failure_prob, "failure_prob")
+        self.rehearsal_prob = share(rehearsal_prob, "rehearsal_prob")
         self.indices = allowed_indices(allowed_game_indices)
         self.failures = FailureBuffer(buffer_size)
         self.number = 1  # of the current stage, from 1
@@ -225,6 +239,7 @@ class Curriculum:
         self._drawn = 0  # tasks drawn and not yet recorded
         self._late = 0  # of these, how many belong to a stage that is over
         self._replays = Counter()  # of these, how many are replays, by task
+        self._rehearsals = Counter()  # and how many are rehearsals
         check_ranges(self.stages, self.indices)
 
     @property
@@ -249,11 +264,16 @@ class Curriculum:
         return self.number == len(self.stages) and self.passed
 
     def sample(self, rng: random.Random) -> Task:
-        "The next task: now and then a failure, else a fresh task of the stage."
+        "The next task: now and then a failure or a rehearsal, else a fresh task of the stage."
         self._drawn += 1
         if rng.random() < self.failure_prob and self.failures:
             task = self.failures.sample(rng)
             self._replays[task] += 1
+            return task
+        earlier = self.stages[: self.number - 1]
+        if earlier and rng.random() < self.rehearsal_prob:
+            task = draw_task(rng.choice(earlier), rng, self.indices)
+            self._rehearsals[task] += 1
             return task
         return draw_task(self.stage, rng, self.indices)
 
@@ -265,13 +285,13 @@ class Curriculum:
         again: Task | None = None,  # how a fresh failure is to be replayed; None: as it was
     ) -> Advance | None:
         "Take note of a finished episode; returns the change of stage, if it caused one."
-        replayed, late = self._arrive(task)
+        replayed, counts = self._arrive(task)
         self.episodes += 1
         if success:
             self.failures.discard(task)
         elif self.failure_prob:
             self.failures.add(task if replayed else again or task, score)
-        if not late and (self.count_replays or not replayed):
+        if counts:
             self._results.append(bool(success))
         return self._advance() if self.passed and self.number < len(self.stages) else None
 
@@ -280,13 +300,11 @@ class Curriculum:
         self._arrive(task)
 
     def _arrive(self, task: Task) -> tuple[bool, bool]:
-        "Take a task off the list of those under way: was it a replay, and is it late?"
-        replayed, late = self._replays[task] > 0, self._late > 0
-        self._replays[task] -= 1
-        if self._replays[task] <= 0:
-            del self._replays[task]
+        "Take a task off the list of those under way: was it a replay, and does it count?"
+        replayed, rehearsed = take(self._replays, task), take(self._rehearsals, task)
+        counts = not (self._late or rehearsed or (replayed and not self.count_replays))
         self._drawn, self._late = max(self._drawn - 1, 0), max(self._late - 1, 0)
-        return replayed, late
+        return replayed, counts
 
     def _advance(self) -> Advance:
         "Climb to the next stage with an empty window."
@@ -307,6 +325,7 @@ class Curriculum:
             "drawn": self._drawn,
             "late": self._late,
             "replays": [[task.to_json(), count] for task, count in self._replays.items()],
+            "rehearsals": [[task.to_json(), count] for task, count in self._rehearsals.items()],
         }
 
     def load_state_dict(self, state: dict) -> None:
@@ -320,6 +339,7 @@ class Curriculum:
         self._drawn, self._late = state["drawn"], state["late"]
         self._results = deque(map(bool, state["results"]), maxlen=self.window)
         self._replays = Counter({Task.from_json(task): count for task, count in state["replays"]})
+        self._rehearsals = Counter({Task.from_json(task): count for task, count in state["rehearsals"]})
         self.failures = FailureBuffer(self.failures.capacity)
         for task, score in state["failures"]:
             self.failures.add(Task.from_json(task), score)

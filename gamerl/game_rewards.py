@@ -17,7 +17,7 @@ from .prompts import observe, parse_reply
 from .rewards import Text, text_of
 from .tasks import Task, apply_turn, load_game, opening_state, turn_seats
 
-# %% ../nbs/22i_game_rewards.ipynb #9495cc35
+# %% ../nbs/22i_game_rewards.ipynb #4856abc4
 @lru_cache(maxsize=1 << 14)
 def read_task(
     text: str,  # JSON of a `Task`
@@ -36,8 +36,10 @@ def moves_of(
     tasks: Sequence[str] | None,  # the column `task`
 ) -> list[tuple[Task, int | None]]:  # the position and the move that the reply names, None if it names none
     "What each reply means in its position."
-    if tasks is None or len(tasks) != len(completions):
-        raise ValueError(f"{name}: the column 'task' is missing; `gamerl preferences --prompts` writes it")
+    if tasks is None or len(tasks) != len(completions) or None in tasks:
+        raise ValueError(
+            f"{name}: the column 'task' is missing or has gaps; `gamerl preferences --prompts` writes it"
+        )
     read = [read_task(text) for text in tasks]
     return [
         (task, parse_reply(text_of(completion), legal).action)

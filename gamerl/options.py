@@ -279,7 +279,7 @@ class StageConfig(Section):
             parse_opponents(opponent)
         return opponent
 
-# %% ../nbs/20b_options.ipynb #6f95d659
+# %% ../nbs/20b_options.ipynb #158b311e
 THREE_STAGES = (
     StageConfig(name="easy", tasks=("0-999M",), opponent="random", threshold=0.6),
     StageConfig(name="medium", tasks=("1000-1999M",), opponent="random", threshold=0.5),
@@ -303,6 +303,7 @@ class CurriculumConfig(Section):
     failure_replay_prob: float = option(0.3, "share of failures among the tasks", "failure_prob", ge=0, lt=1)
     failure_buffer_size: int = option(1000, "failures remembered", "buffer_size", ge=1)
     count_replays: bool = option(False, "let failures played again count towards the success rate")
+    rehearsal_prob: float = option(0.0, "share of the other tasks that earlier stages give", ge=0, lt=1)
     replay_from: Literal["start", "before_end", "value_drop"] = option(
         "start",
         "where a failure is replayed from: its start, some decisions before its end, or its worst move",

@@ -59,7 +59,7 @@ def padded(
     mask = [[1] * len(row) + [0] * (width - len(row)) for row in rows]
     return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
-# %% ../nbs/14a_reward_model.ipynb #4aa7718c
+# %% ../nbs/14a_reward_model.ipynb #a2ba698e
 class Scorer(nn.Module):
     "A language model's backbone and a head that says how good a text is."
 
@@ -112,13 +112,21 @@ class Scorer(nn.Module):
         "The tokens of whatever was given, without padding."
         if isinstance(texts, Tensor):
             keep = torch.ones_like(texts).bool() if mask is None else mask.bool()
-            return [tuple(row[kept].tolist()) for row, kept in zip(texts, keep)]
-        texts = [texts] if isinstance(texts, str) else texts
-        if self.tokenizer is None and any(isinstance(text, str) for text in texts):
+            rows = [tuple(row[kept].tolist()) for row, kept in zip(texts, keep)]
+        else:
+            texts = [texts] if isinstance(texts, str) else texts
+            rows = [self.tokens_of(text) if isinstance(text, str) else tuple(text) for text in texts]
+        if not rows or not all(rows):
+            raise ValueError("texts: an empty text is not allowed; each must have at least one token")
+        return rows
+
+    def tokens_of(self, text: str) -> tuple[int, ...]:
+        "The tokens of a text, if there is a tokenizer."
+        if self.tokenizer is None:
             raise ValueError(
                 "reward_model: a text is not allowed without a tokenizer; set reward_model.tokenizer"
             )
-        return [text_tokens(self.tokenizer, text) if isinstance(text, str) else tuple(text) for text in texts]
+        return text_tokens(self.tokenizer, text)
 
     def opinions(
         self,

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['split', 'encode', 'Verdicts', 'verdicts_of', 'RewardReport', 'ForTrainer', 'collate', 'own_randomness', 'Progress',
-           'make_learnable', 'trainer_for', 'train_reward_model', 'new_folder', 'check_enough', 'run_or_save',
-           'save_trained']
+           'make_learnable', 'trainer_config', 'trainer_for', 'train_reward_model', 'new_folder', 'check_enough',
+           'run_or_save', 'save_trained']
 
 # %% ../nbs/14c_reward_training.ipynb #2c78bdb3
 from .backbones import in_four_bits
@@ -257,36 +257,48 @@ def make_learnable(
             "lora_r: 0 is not allowed with 4 bits, which cannot be trained; it must be at least 1"
         )
 
-# %% ../nbs/14c_reward_training.ipynb #452f37e1
+# %% ../nbs/14c_reward_training.ipynb #78cd0f38
+def trainer_config(
+    device: torch.device,  # where the model is
+    **options,  # of the run, as TRL calls them
+) -> RewardConfig:
+    "A trainer that keeps to itself: one device, no checkpoints, no reports elsewhere."
+    cuda = device.type == "cuda"
+    config = RewardConfig(
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=device.type == "cpu",
+        bf16=cuda and torch.cuda.is_bf16_supported(),
+        gradient_checkpointing=False,
+        dataloader_pin_memory=cuda,
+        max_length=None,
+        **options,
+    )
+    config._n_gpu = 1  # more would be used through copies, which the trainer's view of the model has not
+    return config
+
+# %% ../nbs/14c_reward_training.ipynb #579c18ac
 def trainer_for(
     model: RewardModel,
     rows: list[dict],  # from `encode`
     output_dir: str | Path,
     num_epochs: float,
     learning_rate: float,
-    batch_size: int,
+    batch_size: int,  # pairs in a step
     seed: int,
-    show: Callable[[str], None],
+    show: Callable[[str], None],  # gets about ten lines
 ) -> RewardTrainer:
-    "TRL's trainer, which keeps to itself: no checkpoints, no reports elsewhere, a line now and then."
-    often, cuda = max(1, round(num_epochs * len(rows) / batch_size / 10)), model.device.type == "cuda"
-    config = RewardConfig(
+    "TRL's trainer for a reward model."
+    config = trainer_config(
+        model.device,
         output_dir=str(output_dir),
         num_train_epochs=num_epochs,
         learning_rate=learning_rate,
         per_device_train_batch_size=batch_size,
         seed=seed,
-        logging_steps=often,
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-        use_cpu=model.device.type == "cpu",
-        bf16=cuda and torch.cuda.is_bf16_supported(),
-        gradient_checkpointing=False,
-        dataloader_pin_memory=cuda,
-        max_length=None,
+        logging_steps=max(1, round(num_epochs * len(rows) / batch_size / 10)),
     )
-    config._n_gpu = 1  # more would be used through copies, which the trainer's view of the model has not
     trainer = RewardTrainer(
         ForTrainer(model),
         config,

@@ -124,18 +124,14 @@ def as_text_or_messages(
         raise ValueError(f"{where}: ends with the assistant; the last message must be one to answer")
     return messages
 
-# %% ../nbs/14b_text_data.ipynb #34f9d611
+# %% ../nbs/14b_text_data.ipynb #1603dde0
 def known(row: dict) -> dict:
     "A row without the columns that it leaves open, which `datasets` fills with None."
     return {name: value for name, value in row.items() if value is not None}
 
 
-RESERVED = (
-    "prompts",
-    "completions",
-    "prompt_ids",
-    "completion_ids",
-)  # what reward functions get besides columns
+# what reward functions get besides columns; `self` is what a method gets
+RESERVED = ("prompts", "completions", "prompt_ids", "completion_ids", "self")
 
 
 def as_prompt(
@@ -245,7 +241,7 @@ def read_pairs(
     "All pairs of a source, in plain or in chat form."
     return [as_pair(row, where) for where, row in read_rows(source, "pairs")]
 
-# %% ../nbs/14b_text_data.ipynb #e07b752c
+# %% ../nbs/14b_text_data.ipynb #8c39d3d2
 def prompt_tokens(
     tokenizer,  # of transformers
     prompt: str | Messages,  # a text is read as it stands, a conversation in the model's template
@@ -265,4 +261,6 @@ def completion_tokens(
     completion: str,  # an answer
 ) -> tuple[int, ...]:
     "What the model would have written: an answer and the token that ends it."
+    if tokenizer.eos_token_id is None:
+        raise ValueError("tokenizer: it has no eos_token; it must have one, which ends every answer")
     return (*tokenizer(completion, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id)

@@ -37,7 +37,9 @@ def copy_of(rng):
 
 @pytest.mark.parametrize("games", [0, 7, 70, 350, 1400])
 @pytest.mark.parametrize("under_way", [0, 5])
-@pytest.mark.parametrize("options", [{}, {"count_replays": True, "failure_prob": 0.8}, {"buffer_size": 5}])
+@pytest.mark.parametrize(
+    "options", [{}, {"count_replays": True, "failure_prob": 0.8}, {"buffer_size": 5, "rehearsal_prob": 0.4}]
+)
 def test_a_copy_has_the_same_future(games, under_way, options):
     options = dict(window=30, threshold=0.55) | options
     ladder, rng = Curriculum([EASY, WIDE, HARD], **options), random.Random(games)

@@ -9,8 +9,10 @@ from commands import Command, Done, fresh
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from trl import RewardConfig, RewardTrainer
 
+from gamerl.backbones import in_four_bits
+from gamerl.models import quantization
 from gamerl.reward_model import RewardModel
-from gamerl.reward_training import RewardReport, encode
+from gamerl.reward_training import RewardReport, encode, split, train_reward_model, verdicts_of
 from gamerl.rewards import load_rewards
 from gamerl.text_data import Pair, read_pairs, read_prompts
 
@@ -106,6 +108,25 @@ def refused(done: Done) -> str:
     "The one line of a command that refuses."
     assert done.code == 2 and done.err.startswith("gamerl: error: ") and done.err.count("\n") == 1, done
     return done.err
+
+
+def test_four_bits_from_the_first_step_to_the_last(tmp_path):
+    "Trained in NF4, saved as an adapter beside its head, read back, trained again from there."
+    data, tiny = lines(tmp_path / "pairs.jsonl", PAIRS), ["--device", "cpu", "--num_epochs", 2]
+    words = ["reward", "--data", data, "--held_out", 0.2, "--use_4bit", *tiny]
+    done = Command(*words, "--output_dir", tmp_path / "judge", files=tmp_path).wait()
+    assert done.code == 0, done.err
+    report = RewardReport.from_json(json.loads((tmp_path / "judge" / "report.json").read_text()))
+    assert report.after.accuracy > report.before.accuracy
+    nf4 = quantization(compute_dtype="float32")
+    model = RewardModel.from_pretrained(tmp_path / "judge", device="cpu", quantized=nf4)
+    assert in_four_bits(model.lm)
+    unseen = encode(split(read_pairs(data), 0.2)[1], model.tokenizer)
+    assert verdicts_of(model, unseen).chosen == pytest.approx(report.after.chosen, abs=1e-4)
+    again = train_reward_model(read_pairs(data), model, tmp_path / "again", show=lambda line: None)
+    assert again.after.differences != again.before.differences
+    third = RewardModel.from_pretrained(tmp_path / "again", device="cpu", quantized=nf4)
+    assert third.score(["blue"]).item() == pytest.approx(model.score(["blue"]).item(), abs=1e-4)
 
 
 @pytest.mark.parametrize(
