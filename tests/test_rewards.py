@@ -118,7 +118,7 @@ def test_four_bits_from_the_first_step_to_the_last(tmp_path):
     assert done.code == 0, done.err
     report = RewardReport.from_json(json.loads((tmp_path / "judge" / "report.json").read_text()))
     assert report.after.accuracy > report.before.accuracy
-    nf4 = quantization(compute_dtype="float32")
+    nf4 = quantization()
     model = RewardModel.from_pretrained(tmp_path / "judge", device="cpu", quantized=nf4)
     assert in_four_bits(model.lm)
     unseen = encode(split(read_pairs(data), 0.2)[1], model.tokenizer)
