@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Harvest', 'step_rng', 'advance_lines', 'Games']
 
-# %% ../nbs/22f_play.ipynb #462d1267
+# %% ../nbs/22f_play.ipynb #5a17242f
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +15,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
+from .agents import agents_in
 from .builders import load_player, make_curriculum, make_encoder, make_player, make_table
 from .config import Config
 from .curriculum import Advance
@@ -50,13 +51,14 @@ def advance_lines(advance: Advance, stages: int) -> str:
         f"   Success rate: {100 * advance.success_rate:.2f}%"
     )
 
-# %% ../nbs/22f_play.ipynb #27b97036
+# %% ../nbs/22f_play.ipynb #a3bc0b71
 class Games:
     "Games of the curriculum, against its opponents, and the models of the past."
 
     def __init__(self, config: Config, policy: Policy, accelerator: Accelerator):
         self.config, self.policy, self.accelerator = config, policy, accelerator
-        self.curriculum = make_curriculum(config)
+        with agents_in(config.env.agents_path):
+            self.curriculum = make_curriculum(config)
         self.pool = Pool(config.ppo.pool_size, config.ppo.snapshot_sampling)
         self.encode = make_encoder(policy, config)
 
@@ -67,7 +69,8 @@ class Games:
     ) -> Harvest:
         "Play a step's games, and remember how they went."
         env, player = self.config.env, self.player(exploration)
-        games = self.play(player, step)
+        with agents_in(env.agents_path):
+            games = self.play(player, step)
         batch = make_batch(games, player, env.reward, env.invalid_penalty)
         advances, metrics = self.remember(games, player, step)
         stages = len(self.curriculum.stages)

@@ -9,10 +9,12 @@ import pytest
 from commands import Command
 
 from gamerl.agents import VARIABLE, agent_of, agents_in, load_agents, use_agents
+from gamerl.config import load_config
 from gamerl.exact import information_states
 from gamerl.opponents import own_budget, resolve_opponent
 from gamerl.prompts import observe, parse_reply
 from gamerl.tasks import Task, decode_task_id, load_game, opening_state
+from gamerl.training import PPOTrainer
 
 BASE = """
 class BaseGameAgent:
@@ -268,6 +270,16 @@ def test_a_state_that_cannot_be_told_is_one_line(tmp_path, instead, told):
         observe(opening_state("leduc_poker", (0, 1)), 0)
     said = str(caught.value)
     assert "LeducAgent (leduc_poker): generate_user_prompt" in said and told in said and "\n" not in said
+
+
+def test_a_trainer_made_by_hand_plays_in_them_too(tmp_path):
+    folder = write(tmp_path, base_agent=("You play", "This is"))
+    changes = {"env.agents_path": str(folder), "env.games": ["leduc_poker"], "ppo.batch_size": 2}
+    trainer = PPOTrainer(load_config(profile="tiny", overrides=changes | {"run.device": "cpu"}))
+    asked = trainer.source.collect(0).batch.questions
+    read = trainer.policy.tokenizer.batch_decode([question.prefix + question.suffix for question in asked])
+    assert read and all("This is leduc_poker." in text for text in read)
+    assert VARIABLE not in os.environ
 
 
 # The command
