@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from .rollouts import PlayedGame
 
-# %% ../nbs/22d_metrics.ipynb #0787fe52
+# %% ../nbs/22d_metrics.ipynb #809c3670
 METRICS = {
     "step": "steps done: batches of games played and learned from",
     "episodes": "games played, or texts written, since the start, by all processes",
@@ -52,7 +52,7 @@ METRICS = {
     "kl_coef": "weight of the KL",
     "nash_conv": "exploitability of the last iterate, both seats; every eval_steps, in small poker games",
     "nash_conv_average": "the same of the averaged weights (ema_decay)",
-    "nash_conv_mixture": "the same of the mixture of the pool's snapshots (snapshot_every)",
+    "nash_conv_mixture": "the same of the mixture of the snapshots (snapshot_every) of the run's newer half",
     "time_rollout": "seconds spent playing",
     "time_update": "seconds spent learning",
     "time_total": "seconds of training since the start, resumed runs included",

@@ -75,7 +75,7 @@ def judge(policy: Policy, config: Config) -> Report:
     ]
     return sum(reports[1:], reports[0])
 
-# %% ../nbs/26_runs.ipynb #096a4ad3
+# %% ../nbs/26_runs.ipynb #404873d6
 class Exploitability:
     "NashConv of the policies that a self-play run has to offer."
 
@@ -90,10 +90,10 @@ class Exploitability:
         return move_table(trainer.source.player(weights=weights), self.game)
 
     def snapshots(self) -> list[MoveTable]:
-        "The tables of the pool; each is computed once."
-        pool = self.trainer.source.pool
+        "The tables of the pool's snapshots from the newer half of the run; each is computed once."
+        newer = [s for s in self.trainer.source.pool if 2 * s.step > self.trainer.steps]
         self.tables = {
-            s.step: self.tables[s.step] if s.step in self.tables else self.table(s.weights) for s in pool
+            s.step: self.tables[s.step] if s.step in self.tables else self.table(s.weights) for s in newer
         }
         return list(self.tables.values())
 
@@ -108,8 +108,8 @@ class Exploitability:
         found = {"nash_conv": nash_conv(self.game, self.table())}
         if self.trainer.average and self.trainer.average.steps:
             found["nash_conv_average"] = nash_conv(self.game, self.table(self.trainer.average.weights()))
-        if self.trainer.source.pool:
-            found["nash_conv_mixture"] = nash_conv(self.game, mixture(self.game, self.snapshots()))
+        if tables := self.snapshots():
+            found["nash_conv_mixture"] = nash_conv(self.game, mixture(self.game, tables))
         return found
 
     def line(self) -> str:
