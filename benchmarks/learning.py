@@ -49,6 +49,8 @@ def matches(report: dict) -> list[dict]:
             match = row[who]
             if match:
                 found[who] = {k: match[k] for k in ("games", "win_rate", "win_interval", "score")}
+        if row["exact"]:
+            found["nash_conv"] = row["exact"]["nash_conv"]
         rows.append(found)
     return rows
 

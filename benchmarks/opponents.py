@@ -1,6 +1,6 @@
 """How much of the search's time the learner hides, and what OpenSpiel's C++ search gains over its Python one.
 
-    python benchmarks/opponents.py          # -> data/opponents.json, some minutes on two cores
+    python benchmarks/opponents.py          # -> data/opponents.json, a quarter of an hour on two cores
     python benchmarks/opponents.py --quick  # does it run? the numbers mean nothing
 
 Overlap: 64 games against `mcts` are played three times over, the very same games each time. Once as in
@@ -49,7 +49,25 @@ OVERLAPS = (  # from a search that is quicker than the model to one that is much
     ("hex(board_size=4)", "mcts:1000"),
     ("leduc_poker", "mcts:200"),
 )
-MATCHES = (("hex(board_size=4)", 50), ("connect_four", 50), ("leduc_poker", 50))  # game, simulations
+MATCHES = (  # of the catalogue where turns alternate or sides of partners do: game, simulations, games
+    ("liars_dice", 50, 200),
+    ("leduc_poker", 50, 200),
+    ("gin_rummy", 10, 10),
+    ("othello", 20, 20),
+    ("backgammon", 10, 20),
+    ("hex(board_size=5)", 50, 200),
+    ("clobber(rows=5,columns=5)", 50, 200),
+    ("euchre", 50, 60),
+    ("dots_and_boxes(num_rows=3,num_cols=3)", 50, 60),
+    ("go(board_size=5)", 50, 40),
+    ("chess", 10, 20),
+    ("checkers", 10, 30),
+    ("quoridor(board_size=7)", 10, 30),
+    ("phantom_ttt", 50, 200),
+    ("bridge", 10, 20),
+    ("amazons(board_size=6)", 10, 40),
+    ("oware", 10, 20),
+)
 
 
 COLUMNS = ("together", "search", "model", "ratio", "bound", "extra work")
@@ -167,7 +185,9 @@ def main():
     parser.add_argument("--output", type=Path, default=root / "data" / "opponents.json", help="(%(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="of playing (%(default)s)")
     parser.add_argument("--games", type=int, default=64, help="at once (%(default)s)")
-    parser.add_argument("--match", type=int, default=200, help="games of C++ against Python (%(default)s)")
+    parser.add_argument(
+        "--match", type=int, default=200, help="most games of C++ against Python (%(default)s)"
+    )
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of search (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="few games, one round")
     args = parser.parse_args()
@@ -175,7 +195,8 @@ def main():
     rounds, games, match = (1, 4, 2) if args.quick else (args.rounds, args.games, args.match)
     overlaps = overlap_lines(overlap(*case, games, rounds, args.threads) for case in OVERLAPS)
     told = {"threads": args.threads, "quick": args.quick, "overlap": list(overlaps)}
-    told["languages"] = list(language_lines(languages(*case, match) for case in MATCHES))
+    matches = (languages(name, simulations, min(games, match)) for name, simulations, games in MATCHES)
+    told["languages"] = list(language_lines(matches))
     args.output.write_text(json.dumps(told, indent=1) + "\n")
 
 

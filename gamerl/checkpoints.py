@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['MANIFEST', 'CheckpointError', 'file_digest', 'content_files', 'write_manifest', 'read_manifest', 'verify',
-           'defer_interrupt', 'sync_to_disk', 'tidy', 'remove', 'why_not_written', 'write_checkpoint', 'step_of',
-           'list_checkpoints', 'latest', 'prune', 'find_checkpoint']
+           'defer_interrupt', 'sync_to_disk', 'tidy', 'remove', 'why_not_written', 'write_checkpoint', 'told_apart',
+           'step_of', 'list_checkpoints', 'latest', 'prune', 'find_checkpoint']
 
 # %% ../nbs/22_checkpoints.ipynb #4f5bf42b
 import errno
@@ -156,7 +156,7 @@ def why_not_written(
         return "writing stopped half-way, most likely because the disk is full"
     return str(error).partition("\n")[0] or type(error).__name__
 
-# %% ../nbs/22_checkpoints.ipynb #6caad808
+# %% ../nbs/22_checkpoints.ipynb #4011abc0
 def write_checkpoint(
     root: str | Path,  # the folder of the run, made when it is not there
     name: str,  # "checkpoint-500" or "final"
@@ -181,6 +181,16 @@ def write_checkpoint(
         finally:
             shutil.rmtree(saving, ignore_errors=True)
     return target
+
+
+@contextmanager
+def told_apart(path: Path) -> Iterator[None]:
+    "Say which file of a run could not be written, and which checkpoint is still good."
+    try:
+        yield
+    except OSError as error:
+        reason, left = why_not_written(error), _what_is_left(path.parent)
+        raise CheckpointError(f"{path}: not written: {reason}; {left}") from error
 
 
 def _take_place(saving: Path, target: Path):

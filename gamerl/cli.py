@@ -45,11 +45,11 @@ def did_you_mean(
         else f"it must be one of {', '.join(dashes + k for k in known)}"
     )
 
-# %% ../nbs/28a_cli.ipynb #e6d5e76d
+# %% ../nbs/28a_cli.ipynb #843b1331
 def split_overrides(
     words: Sequence[str],  # what follows the name of the command
     flags: Sequence[str],  # the command's own flags
-    options: Sequence[str],  # names of options that may stand without their section
+    options: Sequence[str],  # those that may stand without their section; none: a command without any
 ) -> tuple[list[str], dict[str, object]]:  # the words for tyro, and the overrides
     "Take the options of the configuration out of a command line; one without a value means true."
     rest, overrides, words = [], {}, list(words)
@@ -60,7 +60,7 @@ def split_overrides(
         if not word.startswith("--") or name in flags:
             rest.append(word)
             continue
-        if "." not in name and name not in options:
+        if name not in options and not (options and "." in name):
             raise UsageError(f"--{name}: unknown option; {did_you_mean(name, [*flags, *options], '--')}")
         if equals:
             overrides[name] = value

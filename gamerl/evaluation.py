@@ -119,7 +119,7 @@ def _against(match: Match) -> str:
     told = match.opponent if kinds[0] == kinds[1] else f"{match.opponent} (played: {match.played})"
     return f"{told} ({match.failed} failed)" if match.failed else told
 
-# %% ../nbs/24_evaluation.ipynb #cell-19
+# %% ../nbs/24_evaluation.ipynb #a3c8c57b
 def _columns(header: Sequence[str], lines: Sequence[Sequence[str]]) -> list[list[str]]:
     "Header and lines without the columns that are empty everywhere."
     filled = [n for n in range(len(header)) if any(cells[n] for cells in lines)]
@@ -134,13 +134,14 @@ def _markdown_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> st
 
 
 def _rich_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
-    "The same for a terminal."
+    "The same for a terminal of 80 columns: intervals stand below their values, long games are folded."
     header, *lines = _columns(header, lines)
-    table = Table(box=SIMPLE_HEAD)
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column, name in enumerate(header):
-        table.add_column(name, justify="left" if column < 2 else "right", no_wrap=column == 0)
+        justify = "left" if column < 2 else "right"
+        table.add_column(name.replace(" ", "\n"), justify=justify, overflow="fold", no_wrap=column > 0)
     for cells in lines:
-        table.add_row(*cells)
+        table.add_row(*(cell.replace(" (", "\n(", 1) for cell in cells))
     return table
 
 # %% ../nbs/24_evaluation.ipynb #cell-21

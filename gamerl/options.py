@@ -20,7 +20,7 @@ from .sections import Section, option, show
 from .tasks import CATALOGUE, CONFIGS_PER_GAME, one_word
 from .text_options import RLHFConfig
 
-# %% ../nbs/20b_options.ipynb #3ffc5c08
+# %% ../nbs/20b_options.ipynb #b9cea4ab
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 
 
@@ -41,7 +41,7 @@ class ModelConfig(Section):
     )
     gradient_checkpointing: bool = option(True, "recompute activations in the backward pass to save memory")
     attn_implementation: Literal["sdpa", "eager"] = option("sdpa", "attention kernel of transformers")
-    max_prompt_length: int = option(2048, "tokens; a longer prompt is an error, never cut", ge=16)
+    max_prompt_length: int = option(8192, "tokens; a longer prompt is an error, never cut", ge=16)
     mode: Literal["exact", "free"] = option(
         "exact", "`exact`: draw from the legal replies only; `free`: let the model write, then read its reply"
     )
@@ -68,7 +68,7 @@ class ModelConfig(Section):
             raise ValueError("enable_thinking: true is not allowed with mode exact; set mode to free")
         return self
 
-# %% ../nbs/20b_options.ipynb #8feabb1e
+# %% ../nbs/20b_options.ipynb #964e5520
 ALL_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -80,7 +80,14 @@ class LoRAConfig(Section):
     lora_dropout: float = option(0.0, "dropout before the adapter; best left at 0", "dropout", ge=0, lt=1)
     target_modules: tuple[str, ...] = option(ALL_PROJECTIONS, "the layers that get an adapter")
 
-# %% ../nbs/20b_options.ipynb #d3ded28b
+    @field_validator("target_modules")
+    @classmethod
+    def _some(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if not names:
+            raise ValueError("an empty list is not allowed; name at least one layer, such as q_proj")
+        return names
+
+# %% ../nbs/20b_options.ipynb #4663ee4d
 class PPOConfig(Section):
     "How the adapter learns from the games it has played."
 
@@ -109,7 +116,9 @@ class PPOConfig(Section):
     lam: float = option(
         0.95, "0 trusts the critic, 1 the outcome", "lambda", "lambda_", "gae_lambda", ge=0, le=1
     )
-    whiten: Literal["batch", "seat", "none"] = option("batch", "rows that share mean and variance")
+    whiten: Literal["auto", "batch", "seat", "none"] = option(
+        "auto", "decisions whose advantages share mean and variance; auto: a seat's in self-play, else all"
+    )
     clip_range: float = option(0.2, "how far the ratio may move and still count", "cliprange", gt=0, lt=1)
     value_clip_range: float = option(0.2, "the same for the critic", "cliprange_value", "clip_range_vf", gt=0)
     vf_coef: float = option(0.1, "weight of the value loss", "value_coef", "value_loss_coef", ge=0)
@@ -132,7 +141,9 @@ class PPOConfig(Section):
     target_kl: float = option(0.01, "the divergence that the weight aims at", "target", gt=0)
     kl_horizon: int = option(10_000, "decisions over which the weight adapts", "horizon", ge=1)
     stop_kl: float | None = option(None, "end a step's epochs when the policy moved this far within it", gt=0)
-    adjust_lr: bool = option(True, "lower the step size after a step that moved the policy too far")
+    adjust_lr: bool = option(
+        True, "lower the step size after a step that moved the policy past stop_kl, or past target_kl"
+    )
 
     # remembering
     ema_decay: float = option(0.0, "keep a moving average of the adapter; 0: none", ge=0, lt=1)
@@ -141,6 +152,13 @@ class PPOConfig(Section):
     snapshot_sampling: Literal["uniform", "latest", "win_rate"] = option(
         "uniform", "which snapshot plays: any, the newest, or rather one that the learner loses to"
     )
+
+    @field_validator("adam_betas")
+    @classmethod
+    def _below_one(cls, betas: tuple[float, float]) -> tuple[float, float]:
+        if not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"{show(betas)} is not allowed; both numbers must be at least 0 and less than 1")
+        return betas
 
     @model_validator(mode="after")
     def _kl_has_a_gradient(self):
@@ -160,7 +178,7 @@ def check_task(
     source = parse_source(task)
     return f"{source.start}-{source.stop - 1}" if isinstance(source, range) else source
 
-# %% ../nbs/20b_options.ipynb #7216f286
+# %% ../nbs/20b_options.ipynb #30c6ab7e
 class EnvConfig(Section):
     "What is played, against whom, and what a game is worth."
 
@@ -208,11 +226,11 @@ class EnvConfig(Section):
                 raise ValueError(f"{index} is not allowed; a game index is 0 to {len(CATALOGUE) - 1}")
         return indices or None
 
-    @field_validator("history_turns")
+    @field_validator("history_turns", mode="before")
     @classmethod
-    def _turns(cls, turns):
-        if turns != "all" and turns < 0:
-            raise ValueError(f"{turns} is not allowed; it must be 0, a positive number or all")
+    def _turns(cls, turns: Any) -> Any:
+        if turns != "all" and not str(turns).isdecimal():
+            raise ValueError(f"{show(turns)} is not allowed; it must be 0, a positive number or all")
         return turns
 
     @field_validator("server_url")
@@ -317,7 +335,7 @@ class CurriculumConfig(Section):
             raise ValueError("an empty list is not allowed; a curriculum has at least one stage")
         return stages
 
-# %% ../nbs/20b_options.ipynb #4009c32d
+# %% ../nbs/20b_options.ipynb #c85b3edc
 class RunConfig(Section):
     "Where a run writes, how often, on what machine."
 
@@ -335,6 +353,13 @@ class RunConfig(Section):
     device: str = option("auto", "auto, cpu, cuda, cuda:0 or mps")
     mixed_precision: Literal["no", "bf16", "fp16"] = option("no", "arithmetic of the training step")
     num_threads: int | None = option(None, "threads of torch; none: its own choice", ge=1)
+
+    @field_validator("output_dir")
+    @classmethod
+    def _a_folder(cls, path: str) -> str:
+        if not Path(path).name:
+            raise ValueError(f"{show(path)} is not allowed; give the name of a folder of its own")
+        return path
 
     @field_validator("report_to", mode="before")
     @classmethod
@@ -364,7 +389,7 @@ def restricted(
         found += [f"{start}-{start + CONFIGS_PER_GAME - 1}" for start in starts] or [task]
     return tuple(found)
 
-# %% ../nbs/20b_options.ipynb #cbb7c85f
+# %% ../nbs/20b_options.ipynb #e0c8b772
 class Config(Section):
     "Everything that a run needs."
 
@@ -398,6 +423,15 @@ class Config(Section):
             )
             for number, stage in enumerate(self.curriculum.stages, 1)
         )
+
+    @property
+    def updates(self) -> PPOConfig:
+        "The section `ppo` as the learner uses it: `whiten` is settled by who plays."
+        if self.ppo.whiten != "auto":
+            return self.ppo
+        kinds = {seat.kind for stage in self.stages for seat in parse_opponents(stage.opponent)}
+        whiten = "seat" if "self" in kinds and not self.rlhf.prompts else "batch"
+        return self.ppo.model_copy(update={"whiten": whiten})
 
     def to_json(self) -> str:
         "The configuration as indented JSON that `load_config` reads back."

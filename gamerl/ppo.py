@@ -165,13 +165,14 @@ class FixedKL:
     def load_state_dict(self, state: dict[str, float]):
         "There is nothing to restore: the coefficient is the configuration's."
 
-# %% ../nbs/11_ppo.ipynb #c082
+# %% ../nbs/11_ppo.ipynb #a5db3913
 @dataclass
 class LRGovernor:
     "Ends an update that has gone too far, and slows down or releases the learning rate."
 
     stop_kl: float | None = None  # KL(old policy || policy) in nats at which an update ends; None: never
     adjust: bool = False  # whether to change the learning rate too
+    slow_kl: float | None = None  # KL at which the rate is lowered; None: `stop_kl`
     factor: float = 1.5  # by how much it is changed after one update
     floor: float = 0.1  # smallest share of the scheduled rate
     scale: float = 1.0  # share of the scheduled rate, now
@@ -190,10 +191,11 @@ class LRGovernor:
         self,
         kl: float,  # approx_kl at the end of the update
     ) -> float:  # what to multiply the scheduled learning rate by
-        if self.adjust and self.stop_kl is not None:
-            if self.should_stop(kl):
+        limit = self.stop_kl if self.slow_kl is None else self.slow_kl
+        if self.adjust and limit is not None:
+            if not kl <= limit:
                 self.scale = max(self.scale / self.factor, self.floor)
-            elif kl < self.stop_kl / 4:
+            elif kl < limit / 4:
                 self.scale = min(self.scale * self.factor, 1.0)
         return self.scale
 

@@ -7,7 +7,7 @@ __all__ = ['OWN_BUDGET', 'judged_games', 'judged_opponents', 'plays_exactly', 'j
            'start', 'appraise', 'first_report', 'last_report', 'exact_games', 'train', 'load_checkpoint', 'load_past',
            'evaluate_checkpoint']
 
-# %% ../nbs/26_runs.ipynb #4d878236
+# %% ../nbs/26_runs.ipynb #219a9cc7
 import json
 from collections.abc import Sequence
 from functools import partial
@@ -19,7 +19,7 @@ from rich.console import Console
 
 from .agents import agents_in
 from .builders import load_player, make_player, make_policy, make_table
-from .checkpoints import find_checkpoint, list_checkpoints
+from .checkpoints import find_checkpoint, list_checkpoints, told_apart
 from .config import Config, load_config
 from .curriculum import blocks, parse_source
 from .evaluation import EXACT_GAMES, Past, Report, compare, evaluate, has_yardsticks
@@ -134,7 +134,7 @@ def set_aside(folder: Path, console: Console) -> Path | None:  # where the earli
     console.print(f"an earlier run was moved to {free}", highlight=False, soft_wrap=True)
     return free
 
-# %% ../nbs/26_runs.ipynb #e4e919f1
+# %% ../nbs/26_runs.ipynb #653533f1
 def start(config: Config, resume_from: str | Path | None, console: Console) -> PPOTrainer:
     "A trainer at its first step, or where a checkpoint left off."
     if config.run.num_threads:
@@ -147,8 +147,9 @@ def start(config: Config, resume_from: str | Path | None, console: Console) -> P
     if resume_from:
         console.print(f"continuing from {restore(trainer, resume_from)}", highlight=False, soft_wrap=True)
     if trainer.accelerator.is_main_process:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.json").write_text(config.to_json())
+        with told_apart(folder / "config.json"):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "config.json").write_text(config.to_json())
     trainer.accelerator.wait_for_everyone()
     return trainer
 
@@ -170,7 +171,8 @@ def first_report(trainer: PPOTrainer, console: Console) -> Report | TextReport |
         return None
     with console.status("judging the model before training"):
         report = appraise(trainer)
-    path.write_text(json.dumps(report.to_json(), indent=2))
+    with told_apart(path):
+        path.write_text(json.dumps(report.to_json(), indent=2))
     return report
 
 
@@ -181,7 +183,8 @@ def last_report(
     folder = Path(trainer.config.run.output_dir)
     with console.status("judging the model after training"):
         after = appraise(trainer)
-    (folder / "after.json").write_text(json.dumps(after.to_json(), indent=2))
+    with told_apart(folder / "after.json"):
+        (folder / "after.json").write_text(json.dumps(after.to_json(), indent=2))
     texts = isinstance(after, TextReport)
     versus = TextComparison if texts else compare
     console.print((versus(before, after) if before else after).table())

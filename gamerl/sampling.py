@@ -85,14 +85,14 @@ def find_forks(replies: tuple[tuple[int, ...], ...]) -> Trie:
     "The trie of some replies; positions with the same moves share it."
     return Trie.build(replies)
 
-# %% ../nbs/13_sampling.ipynb #49e6aef5
+# %% ../nbs/13_sampling.ipynb #50cd436b
 class Encoder:
     "Chat messages and allowed replies as a `Question`; equal questions give the same object."
 
     def __init__(
         self,
         tokenizer,  # of transformers, with a chat template
-        max_prompt_length: int = 2048,  # tokens; a longer present turn is an error, never cut
+        max_prompt_length: int = 8192,  # tokens; a longer present turn is an error, never cut
         remember: int = 100_000,  # questions kept, then all are forgotten
         thinking: bool = False,  # whether a template that knows of thinking leaves room for it
     ):

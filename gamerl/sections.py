@@ -58,13 +58,16 @@ def aliases_of(
         names |= {alias: name for alias in (field.json_schema_extra or {}).get("aliases", ())}
     return names
 
-# %% ../nbs/20a_sections.ipynb #9c295636
+# %% ../nbs/20a_sections.ipynb #a2c1fc8d
 def split_list(
     text: str,  # "a, b(x=1,y=2), c" or a JSON list
 ) -> list:  # the items, commas inside parentheses left alone
     "The items of a list written with commas."
     if text.lstrip().startswith("["):
-        return json.loads(text)
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{show(text)} is not allowed; as JSON it is broken: {error.msg}") from None
     items, depth = [""], 0
     for letter in text:
         depth += (letter == "(") - (letter == ")")

@@ -6,7 +6,7 @@
 __all__ = ['PPOTrainer', 'trainer_state', 'save', 'restore', 'Stopped', 'stop_gently', 'step_line', 'Log', 'progress_bar',
            'is_over', 'run', 'report']
 
-# %% ../nbs/23_training.ipynb #2509409d
+# %% ../nbs/23_training.ipynb #c8d8ad3a
 import json
 import signal
 import threading
@@ -23,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor, nn
 
 from .builders import as_policy, make_accelerator, with_model
-from .checkpoints import find_checkpoint, prune, write_checkpoint
+from .checkpoints import find_checkpoint, prune, told_apart, write_checkpoint
 from .config import Config, load_config
 from .learning import Learner, Scheduled, scheduled
 from .metrics import METRICS
@@ -42,7 +42,7 @@ from .rewards import RewardFunction
 from .rollouts import Batch
 from .writing import Texts, make_rewards, make_source, text_config
 
-# %% ../nbs/23_training.ipynb #51175921
+# %% ../nbs/23_training.ipynb #dfc41a7e
 class PPOTrainer:
     "Collects what it can learn from, and learns from it, one step at a time."
 
@@ -62,7 +62,7 @@ class PPOTrainer:
         self.config = config = with_model(text_config(config) if bare else config, model)
         self.accelerator = accelerator or make_accelerator(config)
         self.policy = policy or as_policy(model, config, tokenizer, ref_model, self.accelerator.device)
-        self.learner = Learner(self.policy, config.ppo, self.accelerator)
+        self.learner = Learner(self.policy, config.updates, self.accelerator)
         self.average = WeightAverage(config.ppo.ema_decay) if config.ppo.ema_decay else None
         paid = reward_model is not None or reward_functions
         self.rewards = make_rewards(config, self.policy, reward_model, reward_functions) if paid else None
@@ -214,7 +214,7 @@ def stop_gently() -> Iterator[Callable[[], bool]]:
     finally:
         signal.signal(signal.SIGINT, before)
 
-# %% ../nbs/23_training.ipynb #01d8ac67
+# %% ../nbs/23_training.ipynb #55f04b28
 def step_line(metrics: dict[str, float]) -> str:
     "A step on one line: of games, or of texts."
     line = f"Step {metrics['step']} | Reward: {metrics['reward']:.2f}"
@@ -239,10 +239,10 @@ class Log:
 
     def write(self, rows: Sequence[dict]) -> None:
         "Append some lines."
-        with self.path.open("a") as file:
+        with told_apart(self.path), self.path.open("a") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
 
-# %% ../nbs/23_training.ipynb #dc6895d7
+# %% ../nbs/23_training.ipynb #86692804
 def progress_bar(console: Console) -> Progress:
     "A bar with the time left."
     return Progress(
@@ -282,8 +282,11 @@ def run(
                 raise Stopped(
                     f"stopped after step {trainer.steps}; continue with --resume_from {path if main else ''}"
                 )
-    trainer.accelerator.wait_for_everyone()
-    return save(trainer, "final") if main else folder / "final"
+        trainer.accelerator.wait_for_everyone()
+        final = save(trainer, "final") if main else folder / "final"
+        if any(gather_object([stopping()])):
+            raise Stopped(f"stopped after the last step; the trained model is {final}")
+    return final
 
 
 def report(
