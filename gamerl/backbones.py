@@ -9,7 +9,7 @@ __all__ = ['HeadKind', 'HEADS', 'SHARED', 'new_head', 'pooled', 'as_classifier',
 # %% ../nbs/14a_backbones.ipynb #a8455067
 from .models import Policy, model_path, pick_device, without_dropout, without_repacking
 
-# %% ../nbs/14a_backbones.ipynb #41dc1940
+# %% ../nbs/14a_backbones.ipynb #64092fea
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +19,7 @@ from typing import Literal
 
 import torch
 from peft import LoraConfig, PeftModel
+from peft.utils import ModulesToSaveWrapper
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -193,7 +194,7 @@ def check_labels(path: str) -> None:
     if trained and config.num_labels != 1:
         raise ValueError(f"reward_model: {path} has {config.num_labels} labels; a reward model must have 1")
 
-# %% ../nbs/14a_backbones.ipynb #480d32b1
+# %% ../nbs/14a_backbones.ipynb #24d89024
 def load_backbone(
     name: str,  # "tiny", a folder, or a name on a hub
     dtype: str = "auto",  # "float32", "bfloat16", or what the checkpoint says
@@ -201,12 +202,13 @@ def load_backbone(
     quantized: BitsAndBytesConfig | None = None,  # from `gamerl.models.quantization`, for 4 bits
     attention: str = "sdpa",  # transformers' `attn_implementation`
     seed: int = 0,  # of a head that starts fresh
-) -> nn.Module:  # a sequence-classification model, adapted if the folder holds an adapter
+) -> tuple[nn.Module, bool]:  # a classifier, adapted if the folder holds an adapter; if its head is fresh
     "Load a model with a head of one number, and with every dropout off."
     path, where = model_path(name), pick_device(device)
     if base := adapter_base(path):
-        backbone = load_backbone(base, dtype, device, quantized, attention, seed)
-        return without_dropout(PeftModel.from_pretrained(backbone, path)).eval()
+        lm, fresh = load_backbone(base, dtype, device, quantized, attention, seed)
+        lm = without_dropout(PeftModel.from_pretrained(lm, path)).eval()
+        return lm, fresh and not isinstance(base_of(lm).score, ModulesToSaveWrapper)
     check_labels(path)
     with quiet(), torch.random.fork_rng():  # transformers draws a head, of which nothing is kept
         lm, report = AutoModelForSequenceClassification.from_pretrained(
@@ -224,4 +226,4 @@ def load_backbone(
     lm.score = (
         new_head(lm.config.get_text_config().hidden_size, seed=seed).to(where) if fresh else lm.score.float()
     )
-    return without_repacking(without_dropout(lm)).eval()
+    return without_repacking(without_dropout(lm)).eval(), fresh

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PRECISIONS', 'make_curriculum', 'make_policy', 'adapt', 'with_model', 'as_policy', 'placed', 'make_encoder',
-           'make_table', 'make_player', 'load_rival', 'load_player', 'make_accelerator']
+           'make_table', 'make_player', 'load_rival', 'load_player', 'check_device', 'make_accelerator']
 
 # %% ../nbs/22e_builders.ipynb #47c9ab63
 import os
@@ -40,7 +40,7 @@ from .remote import RemoteEnv
 from .rollouts import FreePlayer, ModelPlayer
 from .sampling import Encoder
 
-# %% ../nbs/22e_builders.ipynb #e9aca725
+# %% ../nbs/22e_builders.ipynb #e8ee47af
 def make_curriculum(config: Config) -> Curriculum:
     "The curriculum of a configuration."
     options = config.curriculum
@@ -172,12 +172,17 @@ def load_player(path: str, device: torch.device | str = "auto") -> ModelPlayer:
     return make_player(*load_rival(path, device))
 
 
+def check_device(device: str) -> None:
+    "Refuse a device that this machine has not."
+    kind = device.partition(":")[0]
+    if kind not in ("auto", "cpu") and not torch.get_device_module(kind).is_available():
+        raise ValueError(f"run.device: {device!r} is not there; this machine has no {kind}")
+
+
 def make_accelerator(config: Config) -> Accelerator:
     "Device, precision, processes and trackers of a configuration."
     run = config.run
-    kind = run.device.partition(":")[0]
-    if kind not in ("auto", "cpu") and not torch.get_device_module(kind).is_available():
-        raise ValueError(f"run.device: {run.device!r} is not there; this machine has no {kind}")
+    check_device(run.device)
     if ":" in run.device:
         os.environ["ACCELERATE_TORCH_DEVICE"] = run.device
     return Accelerator(

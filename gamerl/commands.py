@@ -221,7 +221,7 @@ class Preferences:
             print(f"{self.prompts}: {len(positions)} positions")
         return 0
 
-# %% ../nbs/28_commands.ipynb #e3696be2
+# %% ../nbs/28_commands.ipynb #54ab1491
 @dataclass(frozen=True)
 class Reward:
     "Train a reward model on pairs of answers, and report how far to trust it."
@@ -257,6 +257,10 @@ class Reward:
             if given < least:
                 raise UsageError(f"--{flag}: {given} is not allowed; it must be at least {least}")
 
+        from gamerl.config import load_config
+
+        load_config(overrides={"run.device": self.device})
+
     def run(self, overrides: dict[str, object]) -> int:
         "Check the flags, read the pairs, then train."
         self.check()
@@ -265,11 +269,13 @@ class Reward:
 
         pairs = read_pairs(self.data)
 
+        from gamerl.builders import check_device
         from gamerl.models import quantization
         from gamerl.reward_model import RewardModel
         from gamerl.reward_plots import plot_reward_report
         from gamerl.reward_training import train_reward_model
 
+        check_device(self.device)
         rate = self.learning_rate or (3e-3 if self.model_name == "tiny" else 1e-4)
         how = dict(num_epochs=self.num_epochs, learning_rate=rate, batch_size=self.batch_size, seed=self.seed)
         how |= dict(held_out=self.held_out, max_length=self.max_length, lora_r=self.lora_r)

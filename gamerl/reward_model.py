@@ -59,7 +59,7 @@ def padded(
     mask = [[1] * len(row) + [0] * (width - len(row)) for row in rows]
     return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
-# %% ../nbs/14a_reward_model.ipynb #a2ba698e
+# %% ../nbs/14a_reward_model.ipynb #bf43a7e9
 class Scorer(nn.Module):
     "A language model's backbone and a head that says how good a text is."
 
@@ -71,6 +71,7 @@ class Scorer(nn.Module):
         kind: HeadKind = "linear",  # what kind of head it is
         pooling: Literal["last", "mean"] = "last",  # which hidden state the head reads
         adapter: str | None = None,  # name of the adapter to wear, if the backbone is the policy's
+        began_fresh: bool = False,  # whether the head began at random, whatever it has learned since
     ):
         super().__init__()
         if pooling not in ("last", "mean"):
@@ -82,6 +83,7 @@ class Scorer(nn.Module):
             pooling,
             adapter,
         )
+        self.began_fresh = began_fresh
         self.hold(lm)
 
     def hold(self, lm: nn.Module) -> None:
@@ -243,7 +245,7 @@ def own_config(
     file = Path(path) / HEAD_CONFIG
     return json.loads(file.read_text()) if file.is_file() else None
 
-# %% ../nbs/14a_reward_model.ipynb #2ced9d8b
+# %% ../nbs/14a_reward_model.ipynb #7a42ab65
 class RewardModel(Scorer):
     "A scorer that can be loaded, trained and saved."
 
@@ -264,7 +266,7 @@ class RewardModel(Scorer):
         path = model_path(str(path))
         own = own_config(path)
         where = str(Path(path) / own["backbone"]) if own else path
-        lm = load_backbone(where, dtype, device, quantized, attention, seed)
+        lm, fresh = load_backbone(where, dtype, device, quantized, attention, seed)
         if own:
             head, pooling, heads = own["head"], own["pooling"], own["heads"]
         score = base_of(lm).score
@@ -276,7 +278,8 @@ class RewardModel(Scorer):
         named = Path(path, "tokenizer_config.json").is_file() or not Path(path).is_dir()
         place = path if named else adapter_base(path)  # a model may come without a tokenizer
         tokenizer = AutoTokenizer.from_pretrained(place) if place else None
-        return cls(lm, score, tokenizer, head, pooling).eval()
+        fresh = not own and (fresh or head != "linear")
+        return cls(lm, score, tokenizer, head, pooling, began_fresh=fresh).eval()
 
     @classmethod
     def from_pretrained_policy(
@@ -308,12 +311,13 @@ class RewardModel(Scorer):
             head, pooling, heads = own["head"], own["pooling"], own["heads"]
         score = new_head(lm.config.get_text_config().hidden_size, head, heads, seed).to(lm.device)
         if not share:
-            return cls(as_classifier(own_copy(lm), score), score, tokenizer, head, pooling).eval()
+            copy = as_classifier(own_copy(lm), score)
+            return cls(copy, score, tokenizer, head, pooling, began_fresh=True).eval()
         config = lora_config(r, alpha, 0.0, target_modules)
         lm = share_base(policy, config, seed + 1, folder and Path(folder) / own["backbone"])
         if own:
             score.load_state_dict(load_file(Path(folder) / HEAD_FILE))
-        return cls(lm, score, tokenizer, head, pooling, SHARED).eval()
+        return cls(lm, score, tokenizer, head, pooling, SHARED, began_fresh=own is None).eval()
 
     def add_lora(
         self,

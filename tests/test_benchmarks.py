@@ -91,12 +91,13 @@ def test_server_is_loaded_and_weighed():
 
 @pytest.mark.slow
 def test_letters_are_learned(tmp_path):
-    "Nine tenths of the largest reward, with the KL under its target."
+    "Nine tenths of the largest reward, with the KL of every step under its target."
     run("letters.py", "--seeds", 1, "--texts", 200, "--output", tmp_path / "letters.json")
     told = json.loads((tmp_path / "letters.json").read_text())
     (found,) = told["runs"]
     assert found["reward_interval"][0] >= 0.9 * told["maximum"]
-    assert found["kl"] < told["target_kl"] and found["curve"][0]["reward"] < 0.6 * told["maximum"]
+    assert all(row["kl"] < told["target_kl"] for row in found["curve"])
+    assert found["curve"][0]["reward"] < 0.6 * told["maximum"]
 
 
 @pytest.mark.slow

@@ -422,6 +422,14 @@ MISTAKES = [
     (("hexx", "minimax", 5), "'hexx'"),
     (("goofspiel", "cfr:10", 5), "judge: 'cfr:10' cannot judge goofspiel: its moves are simultaneous"),
     (("backgammon", "minimax", 5), "judge: 'minimax' cannot judge backgammon: it throws dice"),
+    (
+        ("chess", "minimax", 5),
+        "minimax finds games of more than 200 moves in chess(); use a search, such as mcts:",
+    ),
+    (
+        ("go(board_size=19)", "minimax", 5),
+        "more than 200 moves in go(board_size=19); use a search, such as mcts:",
+    ),
     (("tic_tac_toe", "minimax", 0), "count: 0 is not allowed; it must be at least 1"),
     (("tic_tac_toe", "minimax", 5, -0.1), "min_margin: -0.1 is not allowed; it must be from 0 to below 1"),
     (("tic_tac_toe", "minimax", 5, float("nan")), "min_margin: nan is not allowed"),
@@ -442,7 +450,7 @@ def test_minimax_gives_up_in_one_line(monkeypatch):
     judge = make_judge("minimax", "connect_four", random.Random(0))
     judge.most = 1000
     with pytest.raises(
-        ValueError, match="minimax finds more than 1,000 positions in connect_four.*use mcts$"
+        ValueError, match="finds more than 1,000 positions in connect_four.*use a search, such as mcts:1000$"
     ):
         judge(load_game("connect_four").new_initial_state())
 

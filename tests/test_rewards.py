@@ -10,7 +10,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from trl import RewardConfig, RewardTrainer
 
 from gamerl.backbones import in_four_bits
-from gamerl.models import quantization
+from gamerl.cli import main
+from gamerl.models import load_policy, quantization
 from gamerl.reward_model import RewardModel
 from gamerl.reward_training import RewardReport, encode, split, train_reward_model, verdicts_of
 from gamerl.rewards import load_rewards
@@ -151,6 +152,36 @@ def test_bad_pairs_are_one_line(tmp_path, rows, complaint):
 def test_a_model_is_never_written_over(trained, tmp_path):
     words = ["reward", "--data", lines(tmp_path / "pairs.jsonl", PAIRS), "--output_dir", trained[0]]
     assert "must be a new or an empty folder" in refused(Command(*words, files=tmp_path).wait())
+
+
+@pytest.mark.parametrize("device", ["foo", "cuda"])
+def test_a_device_that_is_not_there_is_refused_as_in_training(tmp_path, capsys, monkeypatch, device):
+    "In the same line, before anything is written."
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    data, folder = lines(tmp_path / "pairs.jsonl", PAIRS), str(tmp_path / "out")
+    few = ["--games", "tic_tac_toe", "--num_train_steps", "1"]
+    for words in (["reward", "--data", data], ["train", "--profile", "tiny", *few]):
+        assert main([*words, "--output_dir", folder, "--device", device]) == 2
+    of_reward, of_training = capsys.readouterr().err.splitlines()
+    assert of_reward == of_training and f"run.device: {device!r} is not" in of_reward
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("head", ["linear", "mlp"])
+def test_a_model_remembers_whether_its_head_began_fresh(trained, tmp_path, head):
+    fresh = RewardModel.from_pretrained("tiny", head, device="cpu")
+    assert fresh.began_fresh
+    fresh.save_pretrained(tmp_path)
+    assert not RewardModel.from_pretrained(tmp_path, device="cpu").began_fresh
+    assert RewardModel.from_pretrained(trained[0], head, device="cpu").began_fresh == (head == "mlp")
+
+
+def test_a_saved_judge_on_a_policys_base_is_not_fresh(tmp_path):
+    first, second = (load_policy("tiny", device="cpu", r=2) for _ in range(2))
+    shared = RewardModel.from_pretrained_policy(first, share=True, r=2)
+    assert shared.began_fresh
+    shared.save_pretrained(tmp_path)
+    assert not RewardModel.from_pretrained_policy(second, share=True, folder=tmp_path).began_fresh
 
 
 def test_the_command_as_a_user_runs_it(tmp_path):

@@ -11,7 +11,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gamerl import PPOConfig, PPOTrainer, Qwen3RewardModel, RewardModel, load_config
 from gamerl.cli import main
-from gamerl.models import model_path
+from gamerl.models import load_policy, model_path
+from gamerl.reward_training import train_reward_model
+from gamerl.text_data import Pair
 from gamerl.training import restore
 from gamerl.writing import Texts
 
@@ -168,6 +170,7 @@ def test_a_checkpoint_is_loaded_without_its_reward_file(tmp_path, monkeypatch):
         (["--reward_functions", "regex_match:a", "--normalize_reward", "batch"], "it must be running"),
         (["--reward_functions", "no_such_file.py:f"], "no such file"),
         (["--reward_model_path", "/"], "config.json"),
+        (["--reward_model_path", "tiny"], "rlhf.reward_model: 'tiny' is not allowed; it must be a trained"),
         ([], "there is no reward"),
     ],
 )
@@ -176,6 +179,26 @@ def test_mistakes_of_the_command_line_are_one_line(tmp_path, capsys, words, comp
     told = capsys.readouterr().err
     assert complaint in told and told.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_a_judge_that_began_as_the_policy_is_trained_saved_and_named(tmp_path):
+    "Its head began fresh, too; what is in the files is what counts."
+    judge = RewardModel.from_pretrained_policy(load_policy("tiny", device="cpu"))
+    assert judge.began_fresh
+    pairs = [Pair(f"Colour {n}?", "blue", "red") for n in range(8)]
+    train_reward_model(pairs, judge, tmp_path / "judge", held_out=0.25, show=lambda line: None)
+    words = configured(tmp_path, "--reward_model_path", str(tmp_path / "judge"), "--num_train_steps", "1")
+    assert main(["rlhf", *words]) == 0
+    assert "reward/reward_model" in metrics_of(tmp_path / "run")[0]
+
+
+def test_data_of_the_recorded_letters_keep_what_is_promised():
+    "Nine tenths of the largest reward, and no step whose KL is not under its target."
+    told = json.loads((Path(__file__).parents[1] / "data" / "letters.json").read_text())
+    assert len(told["runs"]) >= 3
+    for run in told["runs"]:
+        assert run["reward_interval"][0] >= 0.9 * told["maximum"]
+        assert len(run["curve"]) == 60 and max(row["kl"] for row in run["curve"]) < told["target_kl"]
 
 
 def test_data_of_the_recorded_chain_keep_what_is_promised():
