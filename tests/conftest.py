@@ -19,10 +19,11 @@ SMALL_RUN = {
     "adjust_lr": "true",
     "stop_kl": 0.0003,
     "ppo_epochs": 2,
-    "curriculum.window": 4,
+    "curriculum.window": 2,
     "curriculum.stages.0.threshold": 0,
     "curriculum.stages.1.threshold": 0,
-    "failure_replay_prob": 0.5,
+    "failure_replay_prob": 0.4,
+    "rehearsal_prob": 0.2,
     "eval_episodes": 0,
     "num_threads": 1,
 }
