@@ -238,7 +238,7 @@ def _needs_trial(kind: pyspiel.GameType, params: Mapping[str, object]) -> bool:
             return True
     return False
 
-# %% ../nbs/00_tasks.ipynb #cb53bcb4
+# %% ../nbs/00_tasks.ipynb #44c2a0bb
 @lru_cache(maxsize=1024)
 def load_game(
     spec: str,  # a game, such as "kuhn_poker" or "hex(board_size=4)"
@@ -276,7 +276,7 @@ def _check_parameters(spec: str, kind: pyspiel.GameType) -> None:
         raise ValueError(f"game: {spec!r} is not allowed; it needs {', '.join(kind.parameter_specification)}")
     if _needs_trial(kind, params) and (why := tried(spec)):
         usual = game_string(kind.short_name, {key: kind.parameter_specification[key] for key in params})
-        hint = f"; the default is {usual}" if kind.default_loadable else ""
+        hint = f"; the default is {' '.join(usual.split())}" if kind.default_loadable else ""
         raise ValueError(f"game: {spec!r} is not allowed; {why}{hint}")
 
 
