@@ -2,13 +2,15 @@
 
     python benchmarks/games.py                      # -> data/games.json, some minutes on one core
     python benchmarks/games.py --tokenizer FOLDER   # count the tokens of another tokenizer as well
+    python benchmarks/games.py --others             # only the games beside the catalogue; keeps the rest
     python benchmarks/games.py --quick              # does it run? the numbers mean little
 
 Games are played at random through `GameEnv`. Prompt tokens are those of the whole prompt, rules included, in
 the model's chat template, and of the part behind the rules, which is all that is computed again at every
 decision. Beside the time of an episode stands the time of the same episode in OpenSpiel alone: the same
 actions, with legal moves, a state string and the names of the moves at every decision of the learner. The
-share that is left is gamerl's own. Time is processor time.
+share that is left is gamerl's own. Time is processor time. Beside the catalogue stand a few board games that
+have no words of gamerl's own and are told in OpenSpiel's strings.
 """
 
 import os
@@ -31,6 +33,8 @@ from gamerl.models import model_path
 from gamerl.prompts import Observation, reply_text
 from gamerl.sampling import Encoder
 from gamerl.tasks import CATALOGUE, Task, game_string, load_game, walk
+
+OTHERS = ("connect_four", "breakthrough", "havannah", "pentago", "lines_of_action")
 
 
 def play(task: Task, most: int) -> tuple[Episode | None, list[Observation]]:
@@ -93,6 +97,7 @@ def measure(game: str, encoders: dict[str, Encoder], seconds: float, most: int) 
         "decisions": len(asked) / played,
         "decisions_per_second": len(asked) / ours,
         "own_share": max(0.0, 1 - theirs / ours),
+        "openspiel_microseconds": 1e6 * theirs / len(asked),
         "tokens": {name: tokens(told, encode) for name, encode in encoders.items()},
     }
 
@@ -104,23 +109,32 @@ def main() -> None:
     parser.add_argument("--tokenizer", action="append", default=[], help="another tokenizer: folder or name")
     parser.add_argument("--seconds", type=float, default=2.0, help="processor time for each variant")
     parser.add_argument("--most", type=int, default=200, help="decisions after which a game is cut")
+    parser.add_argument("--others", action="store_true", help="only the games beside the catalogue")
     parser.add_argument("--quick", action="store_true", help="one game each, ten decisions")
     parser.add_argument("--output", type=Path, default=Path("data/games.json"), help="where the results go")
     args = parser.parse_args()
     seconds, most = (0.0, 10) if args.quick else (args.seconds, args.most)
     names = {"tiny": model_path("tiny")} | {Path(name).name: name for name in args.tokenizer}
     encoders = {n: Encoder(AutoTokenizer.from_pretrained(p), 1 << 20) for n, p in names.items()}
-    rows = []
-    for entry in CATALOGUE:
+    kept = args.others and args.output.exists()
+    measured = json.loads(args.output.read_text()) if kept else {"games": []}
+    for entry in () if args.others else CATALOGUE:
         for params in entry.variants:
             row = measure(game_string(entry.name, params), encoders, seconds, most)
-            rows.append({"index": entry.index} | row)
-            length = f"{row['tokens']['tiny']['mean']:.0f} tokens (at most {row['tokens']['tiny']['most']})"
-            pace = f"{row['decisions_per_second']:.0f} decisions/s, own share {row['own_share']:.2f}"
-            print(f"{row['game']}: {length}, {pace}", flush=True)
-    args.output.write_text(
-        json.dumps({"cpu": platform.processor() or platform.machine(), "games": rows}, indent=1) + "\n"
-    )
+            measured["games"].append({"index": entry.index} | row)
+            report(row)
+    measured["others"] = [measure(name, encoders, seconds, most) for name in OTHERS]
+    for row in measured["others"]:
+        report(row)
+    cpu = {"cpu": platform.processor() or platform.machine()}
+    args.output.write_text(json.dumps(cpu | measured, indent=1) + "\n")
+
+
+def report(row: dict) -> None:
+    "One variant in a line."
+    length = f"{row['tokens']['tiny']['mean']:.0f} tokens (at most {row['tokens']['tiny']['most']})"
+    pace = f"{row['decisions_per_second']:.0f} decisions/s, own share {row['own_share']:.2f}"
+    print(f"{row['game']}: {length}, {pace}", flush=True)
 
 
 if __name__ == "__main__":

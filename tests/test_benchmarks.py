@@ -54,9 +54,11 @@ def test_games_measures_every_variant(tmp_path):
     words = [sys.executable, SCRIPTS / "games.py", "--quick", "--out", tmp_path / "games.json"]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    rows = json.loads((tmp_path / "games.json").read_text())["games"]
+    told = json.loads((tmp_path / "games.json").read_text())
+    rows, others = told["games"], told["others"]
+    assert len(others) == 5 and not {row["game"] for row in others} & {e.name for e in CATALOGUE}
     assert [row["index"] for row in rows] == [e.index for e in CATALOGUE for _ in e.variants]
-    for row in rows:
+    for row in rows + others:
         length = row["tokens"]["tiny"]
         assert 0 < length["turn"] < length["mean"] <= length["most"] and 0 <= row["own_share"] < 1
 

@@ -257,6 +257,18 @@ TROUBLE = [
     ("reset", {"task_id": 600000000, "opponent": "mcts:3001x200"}, "invalid_game"),
     ("reset", {"task": {"game": "leduc_poker", "opponent": "cfr:999999"}}, "invalid_game"),
     ("reset", {"task": {"game": "chess", "opponent": "minimax:60"}}, "invalid_game"),
+    ("reset", {"task": {"game": "connect_four(rows=0)"}}, "invalid_game"),
+    ("reset", {"task": {"game": "universal_poker(numPlayers=1)"}}, "invalid_game"),
+    ("reset", {"task": {"game": "universal_poker(numRanks=0)"}}, "invalid_game"),
+    ("reset", {"task": {"game": "universal_poker(numBoardCards=x)"}}, "invalid_game"),
+    ("reset", {"task": {"game": "hex(board_size=0)"}}, "invalid_game"),
+    ("reset", {"task": {"game": "clobber(rows=1,columns=1)"}}, "invalid_game"),
+    ("reset", {"task": {"game": "goofspiel(num_cards=0)"}}, "invalid_game"),
+    ("reset", {"task": {"game": "pig(diceoutcomes=0)"}}, "invalid_game"),
+    ("reset", {"task": {"game": "liars_dice(numdice=0)"}}, "invalid_game"),
+    ("reset", {"task": {"game": "bridge(dealer=9)"}}, "invalid_game"),
+    ("reset", {"task": {"game": "nfg_game()"}}, "invalid_game"),
+    ("reset", {"task": {"game": "blotto(coins=1000,fields=20)"}}, "invalid_game"),
 ]
 
 
@@ -266,6 +278,8 @@ def test_trouble_has_a_type(server, method, arguments, kind):
     assert answer.status_code == 200
     told = answer.json()["result"]
     assert set(told) == KEYS and told["done"] and told["info"]["error"]["type"] == kind
+    assert "\n" not in told["observation"]
+    assert httpx.get(f"{server.url}/health", timeout=60).json() == {"status": "ok"}
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,15 @@ import json
 import random
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gamerl import tasks
+from gamerl.cli import main
+from gamerl.config import load_config
 from gamerl.tasks import (
     CATALOGUE,
     CONFIGS_PER_GAME,
@@ -156,3 +160,109 @@ def test_bad_games_are_refused_in_one_line(bad):
     with pytest.raises(ValueError, match="^game: ") as error:
         Task(bad)
     assert "\n" not in str(error.value)
+
+
+# parameters that OpenSpiel takes and cannot play
+
+IMPOSSIBLE = {
+    "connect_four(rows=0)": "OpenSpiel crashes on it (SIG",
+    "connect_four(columns=0)": "player 0 has nothing to choose from",
+    "universal_poker(numPlayers=1)": "OpenSpiel crashes on it (SIG",
+    "universal_poker(numRanks=0)": "OpenSpiel crashes on it (SIG",
+    "universal_poker(numBoardCards=x)": "OpenSpiel crashes on it (SIG",
+    "misere(game=connect_four(rows=0))": "OpenSpiel crashes on it (SIG",
+    "hex(board_size=0)": "cannot be played",
+    "hex(board_size=1)": "player 1 has nothing to choose from",
+    "clobber(rows=1,columns=1)": "player 0 has nothing to choose from",
+    "goofspiel(num_cards=0)": "chance has nothing to choose from",
+    "pig(diceoutcomes=0)": "chance has nothing to choose from",
+    "trade_comm(num_items=0)": "chance has nothing to choose from",
+    "liars_dice(numdice=0)": "cannot be played",
+    "2048(max_tile=2)": "there is nothing to win",
+    "checkers(rows=7)": "cannot be played",
+    "quoridor(board_size=50)": "cannot be played",
+    "dots_and_boxes(num_cols=60000)": "moves to choose from, more than 100000",
+    "blotto(coins=1000,fields=20)": "its first position takes more than 3 seconds",
+    "yacht(dice_sides=50)": "bad_alloc",
+    "capture_the_flag(grid=x)": "Invalid char",
+    "bridge(dealer=9)": "it must be a seat, from 0 to 3",
+    "nfg_game()": "it needs filename",
+    "nfg_game": "it needs filename",
+}
+
+
+@pytest.mark.parametrize("game", IMPOSSIBLE)
+def test_impossible_parameters_are_refused_in_one_line(game):
+    with pytest.raises(ValueError, match="^game: .* is not allowed") as error:
+        Task(game)
+    assert IMPOSSIBLE[game] in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "game",
+    [
+        "gin_rummy(gin_bonus=0,undercut_bonus=0)",
+        "leduc_poker(players=3,starting_player=2)",
+        "liars_dice(dice_sides=4)",
+        "connect_four(rows=5)",
+        "kuhn_poker(players=4)",
+        "universal_poker(numSuits=2)",
+        "misere(game=tic_tac_toe())",
+        "turn_based_simultaneous_game(game=goofspiel(num_cards=3))",
+        "repeated_game(stage_game=matrix_pd(),num_repetitions=3)",
+    ],
+)
+def test_sensible_parameters_are_not_refused(game):
+    assert Task(game).game == game
+
+
+def test_a_game_is_tried_once_and_what_the_catalogue_plays_never(monkeypatch):
+    asked, run = [], subprocess.run
+    monkeypatch.setattr(tasks.subprocess, "run", lambda *a, **words: asked.append(a) or run(*a, **words))
+    for cached in (tasks.tried, tasks.load_game):
+        cached.cache_clear()
+    for entry in CATALOGUE:
+        for params in entry.variants:
+            load_game(game_string(entry.name, params))
+    for familiar in ("hex(board_size=3)", "goofspiel(num_cards=4,points_order=descending)", "kuhn_poker"):
+        load_game(familiar)
+    assert asked == []
+    for _ in range(3):
+        with pytest.raises(ValueError, match="crashes"):
+            load_game("connect_four(rows=0)")
+        load_game("connect_four(rows=5)")
+    assert len(asked) == 2
+
+
+def test_games_are_tried_from_threads():
+    games = [
+        "connect_four(rows=4)",
+        "connect_four(rows=0,columns=5)",
+        "pig(diceoutcomes=3)",
+        "hex(num_rows=0)",
+    ]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(tasks.tried, games))
+    assert [why is None for why in found] == [True, False, True, False]
+
+
+def test_a_trial_finds_its_modules_where_this_process_does(monkeypatch, tmp_path):
+    (tmp_path / "random.py").write_text("raise SystemExit('this is not the library')")
+    monkeypatch.chdir(tmp_path)
+    assert tasks.tried("connect_four(columns=5)") is None
+
+
+def test_a_game_that_a_python_program_registered_is_taken_as_it_is():
+    code = "import open_spiel.python.games; from gamerl.tasks import load_game; "
+    code += "print(load_game('python_iterated_prisoners_dilemma(max_game_length=5)').max_game_length())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.split()[-1:] == ["5"], done.stderr
+
+
+def test_a_run_and_the_command_line_refuse_what_crashes(capsys):
+    with pytest.raises(ValueError, match=r"env.games: 'connect_four\(rows=0\)' is not allowed; OpenSpiel"):
+        load_config(None, overrides={"env.games": "connect_four(rows=0)"})
+    assert main(["preferences", "--game", "connect_four(rows=0)", "--judge", "minimax"]) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith("gamerl: error: ") and "is not allowed; OpenSpiel crashes" in err
+    assert err.count("\n") == 1
