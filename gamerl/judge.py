@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['DEFAULT_URL', 'Chat', 'open_client', 'converse', 'named_moves', 'check_asked', 'Judge']
 
-# %% ../nbs/27a_judge.ipynb #85481d0c
+# %% ../nbs/27a_judge.ipynb #efe0a98b
 import os
 import time
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ from typing import Any
 
 import pyspiel
 
+from .calls import check_url
 from .endpoint import reply_in
 from .environment import Episode, GameEnv
 from .extras import need
 from .host import MAX_SIMULATIONS, asked_task
 from .prompts import without_thoughts
-from .remote import check_url
 from .tasks import Task, load_game, turn_seats, walk
 
 # %% ../nbs/27a_judge.ipynb #5af841dc

@@ -104,6 +104,9 @@ def test_wheel_holds_the_package_and_its_data(wheel):
     assert data and data <= set(names)
     assert any(name.endswith("LICENSE") for name in names)
     assert wheel.stat().st_size < 6e6
+    told = zipfile.ZipFile(wheel).read(f"{info}/METADATA").decode().splitlines()
+    extras = {line.split(": ")[1] for line in told if line.startswith("Provides-Extra: ")}
+    assert extras == {"serve", "endpoint", "doors", "trackers", "dev", "docs"}
 
 
 def test_command_works_without_the_repository(run):

@@ -18,14 +18,15 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from gamerl import remote
+from gamerl import calls
+from gamerl.calls import Server, ServerError, knows_tasks
 from gamerl.cli import main
 from gamerl.config import load_config
 from gamerl.environment import GameEnv
 from gamerl.history import WithHistory
 from gamerl.host import FINISHED_KEPT, Host
 from gamerl.judge import DEFAULT_URL, Judge
-from gamerl.remote import PlainGame, RemoteEnv, Server, ServerError, knows_tasks
+from gamerl.remote import PlainGame, RemoteEnv
 from gamerl.rollouts import UniformPlayer, play_games
 from gamerl.server import create_app, serving
 from gamerl.tasks import CONFIGS_PER_GAME, Task, catalogue_game
@@ -409,8 +410,8 @@ def test_lost_calls_change_nothing(server, monkeypatch):
     network, tasks = Unreliable(), MIXED[:16]
     client = httpx.Client(base_url=server.url, transport=network, timeout=60)
     knows_tasks(Server(server.url, timeout=60))
-    monkeypatch.setattr(remote, "connection", lambda server: client)
-    monkeypatch.setattr(remote, "PAUSE", 0.001)
+    monkeypatch.setattr(calls, "connection", lambda server: client)
+    monkeypatch.setattr(calls, "PAUSE", 0.001)
     assert games(tasks, server.url, threads=1) == games(tasks)
     assert network.lost > 20
 
@@ -817,7 +818,7 @@ def test_a_senseless_judgement_is_refused(server, asked):
 
 # The judge's conversation
 
-CONVERSED = ["leduc_poker", "hex", "goofspiel", "hearts", "2048", "phantom_ttt", "liars_dice", "blackjack"]
+CONVERSED = ["leduc_poker", "hex", "goofspiel", "hearts", "phantom_ttt", "liars_dice", "blackjack"]
 
 
 def said_to(messages: list[dict]) -> str:
