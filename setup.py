@@ -26,7 +26,7 @@ setup(
     python_requires=f">={cfg['min_python']}",
     install_requires=cfg["requirements"].split(),
     extras_require={
-        name: cfg[f"{name}_requirements"].split() for name in ("trackers", "doors", "dev", "docs")
+        key.removesuffix("_requirements"): cfg[key].split() for key in cfg if key.endswith("_requirements")
     },
     entry_points={
         "console_scripts": cfg["console_scripts"].split(),

@@ -4,10 +4,12 @@
 
 # %% auto #0
 __all__ = ['PRECISIONS', 'make_curriculum', 'make_policy', 'adapt', 'with_model', 'as_policy', 'placed', 'make_encoder',
-           'make_table', 'make_player', 'load_rival', 'load_player', 'check_device', 'make_accelerator']
+           'make_table', 'make_player', 'load_rival', 'load_player', 'check_device', 'check_trackers',
+           'make_accelerator']
 
-# %% ../nbs/22e_builders.ipynb #47c9ab63
+# %% ../nbs/22e_builders.ipynb #5d9ab25c
 import os
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import lru_cache
 
@@ -16,6 +18,8 @@ from accelerate import Accelerator
 from accelerate.utils import (
     GradientAccumulationPlugin,
     InitProcessGroupKwargs,
+    is_tensorboard_available,
+    is_wandb_available,
 )
 from torch import Tensor, nn
 
@@ -24,6 +28,7 @@ from .checkpoints import find_checkpoint
 from .config import Config, load_config
 from .curriculum import Curriculum, Stage
 from .environment import GameEnv
+from .extras import install
 from .history import WithHistory
 from gamerl.models import (
     Policy,
@@ -40,7 +45,7 @@ from .remote import RemoteEnv
 from .rollouts import FreePlayer, ModelPlayer
 from .sampling import Encoder
 
-# %% ../nbs/22e_builders.ipynb #e8ee47af
+# %% ../nbs/22e_builders.ipynb #468998b3
 def make_curriculum(config: Config) -> Curriculum:
     "The curriculum of a configuration."
     options = config.curriculum
@@ -179,9 +184,19 @@ def check_device(device: str) -> None:
         raise ValueError(f"run.device: {device!r} is not there; this machine has no {kind}")
 
 
+def check_trackers(
+    trackers: Sequence[str],  # of `run.report_to`
+) -> None:
+    "Refuse a tracker that is not installed: it would track nothing, in silence."
+    there = {"wandb": is_wandb_available(), "tensorboard": is_tensorboard_available()}
+    if absent := [name for name in trackers if not there[name]]:
+        raise ValueError(f"run.report_to: {absent[0]!r} is not installed; this needs: {install('trackers')}")
+
+
 def make_accelerator(config: Config) -> Accelerator:
     "Device, precision, processes and trackers of a configuration."
     run = config.run
+    check_trackers(run.report_to)
     check_device(run.device)
     if ":" in run.device:
         os.environ["ACCELERATE_TORCH_DEVICE"] = run.device

@@ -138,7 +138,7 @@ def error_text(
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return " ".join(str(error).split())
 
-# %% ../nbs/28a_cli.ipynb #eae21eef
+# %% ../nbs/28a_cli.ipynb #6adf8c39
 def main(
     words: Sequence[str] | None = None,  # the command line; None: the real one
 ) -> int:  # the exit code
@@ -160,7 +160,7 @@ def main(
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ModuleNotFoundError) as error:
         if os.environ.get("GAMERL_TRACEBACK"):
             raise
         print(f"gamerl: error: {error_text(error)}", file=sys.stderr)

@@ -5,16 +5,17 @@
 # %% auto #0
 __all__ = ['CALLS', 'TIMEOUT', 'REMINDERS', 'KEYS', 'endpoint_key', 'EndpointBot', 'reply_in']
 
-# %% ../nbs/02c_endpoint.ipynb #7da6ca50
+# %% ../nbs/02c_endpoint.ipynb #5ef73e54
 import os
 from collections.abc import Sequence
 
 import pyspiel
 
+from .extras import need
 from .prompts import ask_again, observe, parse_reply
 from .worlds import OpponentFailed
 
-# %% ../nbs/02c_endpoint.ipynb #23680e20
+# %% ../nbs/02c_endpoint.ipynb #f6155049
 CALLS = 5  # attempts at one call; the client waits between them, about eight seconds in all
 TIMEOUT = 120.0  # seconds that one attempt may take
 REMINDERS = 2  # after a reply without a legal move
@@ -36,6 +37,7 @@ class EndpointBot(pyspiel.Bot):
         player: int,  # its seat
         seed: int,  # sent along with each call; not every server heeds it
     ):
+        need("endpoint", "openai")
         from openai import OpenAI  # here, because the import takes a second that few runs need
 
         super().__init__()

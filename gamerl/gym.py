@@ -5,22 +5,25 @@
 # %% auto #0
 __all__ = ['LONGEST_PROMPT', 'LONGEST_REPLY', 'AnyText', 'GymGame', 'register_games']
 
-# %% ../nbs/27c_gym.ipynb #f86f88aa
+# %% ../nbs/27c_gym.ipynb #f69a12da
 import numpy as np
 
 from .environment import GameEnv
+from .extras import need
 from .host import final_text, question_text
+from .opponents import bots_only
 from .prompts import Observation
 from .tasks import CATALOGUE, Task, game_string, load_game
 from .worlds import OpponentFailed
 
-try:
-    import gymnasium
-    from gymnasium.spaces import Text
-except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError(f"{missing}; this needs: pip install 'gamerl[doors]'") from None
+# %% ../nbs/27c_gym.ipynb #b3011f94
+need("doors", "gymnasium")
 
-# %% ../nbs/27c_gym.ipynb #6dc5af01
+# %% ../nbs/27c_gym.ipynb #7db1bd83
+import gymnasium
+from gymnasium.spaces import Text
+
+# %% ../nbs/27c_gym.ipynb #76b0d754
 LONGEST_PROMPT, LONGEST_REPLY = 100_000, 10_000  # characters
 
 
@@ -40,12 +43,12 @@ class GymGame(gymnasium.Env[str, str]):
     def __init__(
         self,
         game: str,  # as OpenSpiel writes it
-        opponent: str = "random",  # who sits on the other seats
+        opponent: str = "random",  # who sits on the other seats; bots only
         seat: int | None = None,  # the learner's; None: the seed decides
         retries: int = 2,  # further attempts at a turn after an illegal reply; then the game is lost
         max_turns: int | None = None,  # moves after which a game is cut; None: no limit
     ):
-        self.game, self.opponent, self.seat = game, opponent, seat
+        self.game, self.opponent, self.seat = game, bots_only(opponent), seat
         self.env = GameEnv(retries, max_turns)
         self.observation_space = AnyText(LONGEST_PROMPT, min_length=0)
         self.action_space = AnyText(LONGEST_REPLY, min_length=0)

@@ -7,7 +7,7 @@ __all__ = ['MAX_SIMULATIONS', 'MAX_ITERATIONS', 'MAX_RETRIES', 'ERRORS', 'INVALI
            'asked_task', 'drawn_task', 'read_task', 'table_for', 'OpenGame', 'question_text', 'final_text', 'fault',
            'no_game', 'Full', 'Host']
 
-# %% ../nbs/27_host.ipynb #78222142
+# %% ../nbs/27_host.ipynb #690d4d61
 import random
 import re
 import threading
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from .environment import GameEnv, Step, read_reply
-from .opponents import OpponentSpec, is_learner, parse_opponents, resolve_opponents
+from .opponents import OpponentSpec, bots_only, parse_opponents, resolve_opponents
 from .prompts import ANSWER, Observation
 from .tasks import CATALOGUE, CONFIGS_PER_GAME, Task, load_game, opening_state
 from .wire import episode_json, observation_json
@@ -49,7 +49,7 @@ def _branching(task: Task) -> float:
     "How many moves there are in the first position."
     return float(len(opening_state(task.game, task.opening).legal_actions()))
 
-# %% ../nbs/27_host.ipynb #13e9c4d4
+# %% ../nbs/27_host.ipynb #718f75f4
 def asked_task(
     task_id: int | None,  # None: any
     seed: int | None,  # None: any
@@ -62,10 +62,8 @@ def asked_task(
     specs = parse_opponents(asked.opponent)
     if any(seat.kind == "endpoint" for seat in specs):
         raise ValueError("opponent: 'endpoint' is not allowed here; it would cost whoever runs the server")
-    if task is None and is_learner(asked.opponent):
-        raise ValueError(
-            f"opponent: {asked.opponent!r} is not allowed here; use a bot such as 'random' or 'mcts'"
-        )
+    if task is None:
+        bots_only(asked.opponent)
     for seat in resolve_opponents(asked.opponent, load_game(asked.game)):
         check_budget(seat, asked, max_simulations)
     return asked

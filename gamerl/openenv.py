@@ -5,27 +5,29 @@
 # %% auto #0
 __all__ = ['app', 'GameAction', 'GameObservation', 'GameState', 'GameEnvironment', 'make_app', 'GameClient']
 
-# %% ../nbs/27d_openenv.ipynb #4ce263cb
+# %% ../nbs/27d_openenv.ipynb #1e181eb3
 import os
 import random
 from threading import Lock
 
-from fastapi import FastAPI
 from pydantic import Field
 
 from .environment import GameEnv
+from .extras import need
 from .host import asked_task, final_text, question_text
-from .opponents import is_learner
+from .opponents import bots_only
 from .tasks import Task, decode_task_id
 
-try:
-    from openenv.core import EnvClient
-    from openenv.core.client_types import StepResult
-    from openenv.core.env_server.http_server import create_app
-    from openenv.core.env_server.interfaces import Environment
-    from openenv.core.env_server.types import Action, Observation, State
-except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError(f"{missing}; this needs: pip install 'gamerl[doors]'") from None
+# %% ../nbs/27d_openenv.ipynb #1118a0ab
+need("doors", "openenv", "fastapi")
+
+# %% ../nbs/27d_openenv.ipynb #a0fe0720
+from fastapi import FastAPI
+from openenv.core import EnvClient
+from openenv.core.client_types import StepResult
+from openenv.core.env_server.http_server import create_app
+from openenv.core.env_server.interfaces import Environment
+from openenv.core.env_server.types import Action, Observation, State
 
 # %% ../nbs/27d_openenv.ipynb #3ed4c790
 class GameAction(Action):
@@ -51,7 +53,7 @@ class GameState(State):
     player: int | None = Field(None, description="the seat of the player")
     opponent: str | None = Field(None, description="who sits on the other seats")
 
-# %% ../nbs/27d_openenv.ipynb #9328f862
+# %% ../nbs/27d_openenv.ipynb #e7908523
 class GameEnvironment(Environment[GameAction, GameObservation, GameState]):
     "One session: one game after the other."
 
@@ -83,8 +85,7 @@ class GameEnvironment(Environment[GameAction, GameObservation, GameState]):
         "The task that a client means."
         if game is not None and task_id is not None:
             raise ValueError("game: it is not allowed beside a task_id, which names a game already")
-        if is_learner(opponent):
-            raise ValueError(f"opponent: {opponent!r} is not allowed here; use a bot such as 'random'")
+        bots_only(opponent)
         seed = random.SystemRandom().randrange(2**31) if seed is None else seed
         if task_id is None:
             game = game or os.environ.get("GAMERL_GAME", "leduc_poker")

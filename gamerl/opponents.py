@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['COUNT', 'OPPONENTS', 'DEFAULT_BUDGET', 'DEFAULT_ITERATIONS', 'KINDS', 'OpponentKind', 'OpponentSpec',
-           'parse_opponent', 'parse_opponents', 'is_learner', 'is_other', 'searches', 'own_budget', 'why_not',
-           'resolve_opponent', 'with_budget', 'resolve_opponents', 'played_word', 'make_opponent']
+           'parse_opponent', 'parse_opponents', 'is_learner', 'is_other', 'bots_only', 'searches', 'own_budget',
+           'why_not', 'resolve_opponent', 'with_budget', 'resolve_opponents', 'played_word', 'make_opponent']
 
-# %% ../nbs/02d_opponents.ipynb #02f2d71f
+# %% ../nbs/02d_opponents.ipynb #1cba92cd
 import random
 import re
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ import pyspiel
 
 from .agents import agent_of
 from .endpoint import EndpointBot
+from .extras import need
 from .search import InTurns, MinimaxBot, ismcts_bot, mcts_bot, seed_of
 from .solvers import LARGEST, CFRBot, is_small, solve
 from .tasks import CATALOGUE
@@ -97,7 +98,7 @@ def parse_opponent(
     forms = "; ".join(row.form for row in OPPONENTS.values())
     raise ValueError(f"opponent: {spec!r} is not known; allowed are {forms}")
 
-# %% ../nbs/02d_opponents.ipynb #17aa8b82
+# %% ../nbs/02d_opponents.ipynb #d5a02861
 def parse_opponents(
     spec: str,  # one word, or several with commas between them
 ) -> tuple[OpponentSpec, ...]:
@@ -117,6 +118,15 @@ def is_other(
 ) -> bool:  # True for `snapshot` and `checkpoint`
     "Whether such a model is another one than the learner as it is now."
     return _any_of(spec, "snapshot", "checkpoint")
+
+
+def bots_only(
+    spec: str,  # an opponent, or several
+) -> str:  # the same
+    "Refuse `self`, `snapshot` and `checkpoint`, for places where no learner of ours answers for them."
+    if is_learner(spec):
+        raise ValueError(f"opponent: {spec!r} is not allowed here; use a bot such as 'random' or 'mcts'")
+    return spec
 
 
 def _any_of(spec: str | OpponentSpec, *kinds: str) -> bool:
@@ -196,13 +206,15 @@ def _why_no_cfr(game: pyspiel.Game) -> str | None:
         return None
     return f"it is too big to solve; cfr is for games of at most {LARGEST:,} positions"
 
-# %% ../nbs/02d_opponents.ipynb #2748d58e
+# %% ../nbs/02d_opponents.ipynb #4c9176f8
 def resolve_opponent(
     spec: str,  # an opponent's word
     game: pyspiel.Game,  # the table
 ) -> OpponentSpec:  # what really sits there, with its budget
     "The opponent that `spec` means in this game; a `ValueError` where it cannot play."
     wanted, info = parse_opponent(spec), game.get_type()
+    if wanted.kind == "endpoint":
+        need("endpoint", "openai")  # better now than at its first move, hours later
     if is_learner(wanted) or wanted.kind in ("random", "endpoint"):
         return wanted
     simultaneous = info.dynamics == pyspiel.GameType.Dynamics.SIMULTANEOUS

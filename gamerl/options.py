@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from pydantic import field_validator, model_validator
 
+from .calls import check_url
 from .curriculum import blocks, parse_source
 from .opponents import parse_opponents
-from .remote import check_url
 from .sections import Section, option, show
 from .tasks import CATALOGUE, CONFIGS_PER_GAME, one_word
 from .text_options import RLHFConfig

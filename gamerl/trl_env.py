@@ -5,17 +5,18 @@
 # %% auto #0
 __all__ = ['own_deal', 'TextGame']
 
-# %% ../nbs/27e_trl_env.ipynb #ec43fcd8
+# %% ../nbs/27e_trl_env.ipynb #d03efcfa
 import os
 import random
 from itertools import count
 
 from .environment import GameEnv
 from .host import final_text, question_text
+from .opponents import bots_only
 from .tasks import Task
 from .worlds import OpponentFailed
 
-# %% ../nbs/27e_trl_env.ipynb #58ce2190
+# %% ../nbs/27e_trl_env.ipynb #16c9a2c8
 _deals = count()  # rows so far that brought no seed of their own
 
 
@@ -34,12 +35,12 @@ class TextGame:
     def __init__(
         self,
         game: str = "leduc_poker",  # as OpenSpiel writes it; a row's own goes first
-        opponent: str = "random",  # who sits on the other seats
+        opponent: str = "random",  # who sits on the other seats; bots only
         seat: int | None = None,  # the model's; None: the seed decides
         retries: int = 2,  # further attempts at a turn after an illegal move; then the game is lost
         seed: int = 0,  # of the run; rows that bring no seed are dealt from it
     ):
-        self._game, self._opponent, self._seat, self._seed = game, opponent, seat, seed
+        self._game, self._opponent, self._seat, self._seed = game, bots_only(opponent), seat, seed
         self._env = GameEnv(retries)
 
     def reset(self, seed: int | None = None, game: str | None = None, **others) -> str:

@@ -29,6 +29,6 @@ install() {
   PYTHONWARNINGS=ignore .venv/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt "$@"
 }
 install --upgrade pip setuptools wheel
-install --no-build-isolation --editable '.[dev,docs,doors]'
+install --no-build-isolation --editable '.[dev,docs,doors,serve,endpoint]'
 printf '%s' "$ready" > .venv/.ready
 echo "setup: ready"

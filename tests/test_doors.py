@@ -1,5 +1,6 @@
 "The other doors: Gymnasium, OpenEnv and TRL, each with its own real tools."
 
+import math
 import random
 import subprocess
 import sys
@@ -17,13 +18,15 @@ import yaml
 from datasets import Dataset
 from gymnasium.utils.env_checker import check_env
 from openenv.cli._validation import validate_multi_mode_deployment
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 import gamerl.gym
+from gamerl.cli import main
 from gamerl.environment import GameEnv
 from gamerl.gym import GymGame
 from gamerl.host import Host, question_text
+from gamerl.judge import Judge
 from gamerl.models import model_path
 from gamerl.openenv import GameAction, GameClient, GameEnvironment, app
 from gamerl.prompts import Observation
@@ -177,13 +180,69 @@ def test_an_opponent_that_fails(monkeypatch):
     assert judged["extra"]["final_return"] is None and judged["extra"]["all_returns"] is None
 
 
-@pytest.mark.parametrize(("module", "missing"), [("gym", "gymnasium"), ("openenv", "openenv")])
-def test_a_missing_extra_is_one_line(module, missing):
-    code = f"import sys; sys.modules['{missing}'] = None; import gamerl.{module}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("ModuleNotFoundError") and "pip install 'gamerl[doors]'" in last
+@pytest.mark.parametrize(
+    ("missing", "extra", "code"),
+    [
+        ("gymnasium", "doors", "import gamerl.gym"),
+        ("openenv", "doors", "import gamerl.openenv"),
+        ("fastapi", "doors", "import gamerl.openenv"),
+        ("fastapi", "serve", "import gamerl.server"),
+        ("starlette", "serve", "import gamerl.server"),
+        ("uvicorn", "serve", "import gamerl.server"),
+        ("anyio", "serve", "import gamerl.server"),
+        ("openai", "endpoint", "from gamerl.endpoint import EndpointBot; EndpointBot('m', 'http://x', 0, 0)"),
+        ("openai", "endpoint", "from gamerl.judge import Judge; Judge().evaluate(200000000)"),
+        ("openai", "endpoint", "GameEnv().reset(Task('leduc_poker', opponent='endpoint:m@http://x/v1'))"),
+    ],
+)
+def test_a_missing_extra_is_one_line(missing, extra, code):
+    "In Python an exception with one line, on the command line nothing but the line."
+    before = f"import sys; sys.modules['{missing}'] = None"
+    names = "from gamerl.environment import GameEnv; from gamerl.tasks import Task"
+    program = f"{before}; {names}; {code}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    needs = f"{missing} is not installed; this needs: pip install 'gamerl[{extra}]'"
+    assert done.stderr.strip().splitlines()[-1] == f"ModuleNotFoundError: {needs}"
     assert done.stderr.count("Traceback") == 1
+
+
+@pytest.mark.parametrize("missing", ["fastapi", "uvicorn"])
+def test_a_server_that_is_not_installed(missing, monkeypatch, capsys):
+    for name in [name for name in sys.modules if name.partition(".")[0] == missing] or [missing]:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, "gamerl.server")
+    assert main(["serve", "--port", "0"]) == 2
+    needs = f"{missing} is not installed; this needs: pip install 'gamerl[serve]'"
+    assert capsys.readouterr() == ("", f"gamerl: error: {needs}\n")
+
+
+def test_a_server_without_openai_plays_and_judges_not(monkeypatch):
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with serving(create_app()) as url, httpx.Client(base_url=url, timeout=60) as web:
+        asked = {"task_id": 200000000, "seed": 1, "opponent": "random"}
+        answer = web.post("/evaluate", json=asked)
+        assert web.post("/reset", json=asked).status_code == 200
+    assert answer.status_code == 501
+    needs = "openai is not installed; this needs: pip install 'gamerl[endpoint]'"
+    assert answer.json() == {"status": "failed", "result": {"error": needs}, "detail": needs}
+
+
+@pytest.mark.parametrize("word", ["self", "snapshot", "checkpoint:/nowhere", "random,self"])
+def test_nobody_plays_against_himself_unawares(word):
+    "Every door that has no learner behind it refuses the learner's words in the same line."
+    said = f"opponent: {word!r} is not allowed here; use a bot such as 'random' or 'mcts'"
+    doors = {
+        "gym": lambda: gymnasium.make("gamerl/leduc_poker-v0", opponent=word, seat=0),
+        "trl": lambda: TextGame("leduc_poker", opponent=word),
+        "openenv": lambda: GameEnvironment().reset(seed=1, game="leduc_poker", opponent=word),
+        "judge": lambda: Judge().evaluate(200000000, seed=1, opponent=word),
+    }
+    for door in doors.values():
+        with pytest.raises(ValueError) as told:
+            door()
+        assert str(told.value) == said
+    assert Host().reset(200000000, 1, word)["observation"] == said
 
 
 # Gymnasium
@@ -304,13 +363,26 @@ def tool_call(move: int) -> str:
     return f'<tool_call>\n{{"name": "play", "arguments": {{"move": {move}}}}}\n</tool_call><|im_end|>'
 
 
-def test_grpo_trains_on_a_game(tmp_path, monkeypatch):
-    "One step of the real trainer; what the tiny model says is dictated, all else is real."
+@pytest.fixture
+def speaker(monkeypatch):
+    "The tiny model and its tokenizer, with the words of Qwen3 for tools."
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
     tokenizer = AutoTokenizer.from_pretrained(model_path("tiny"))
     tokenizer.chat_template = (Path(trl.__file__).parent / "chat_templates/qwen3.jinja").read_text()
-    model, made = AutoModelForCausalLM.from_pretrained(model_path("tiny")), []
-    asked = []
+    return AutoModelForCausalLM.from_pretrained(model_path("tiny")), tokenizer
+
+
+def grpo_config(folder: Path, **options) -> GRPOConfig:
+    "Settings for a few steps on the processor."
+    fixed = dict(use_cpu=True, bf16=False, report_to=[], save_strategy="no", logging_steps=1, seed=0)
+    return GRPOConfig(
+        output_dir=str(folder), per_device_train_batch_size=4, learning_rate=1e-2, **fixed, **options
+    )
+
+
+def test_grpo_plays_a_game(tmp_path, monkeypatch, speaker):
+    "One step of the real trainer; what the tiny model says is dictated, all else is real."
+    (model, tokenizer), made, asked = speaker, [], []
 
     def generate(input_ids, **options):
         asked.append(tokenizer.batch_decode(input_ids, skip_special_tokens=True))
@@ -324,19 +396,7 @@ def test_grpo_trains_on_a_game(tmp_path, monkeypatch):
 
     monkeypatch.setattr(model, "generate", generate)
     rows = [{"prompt": [{"role": "user", "content": "Play. "}], "seed": seed} for seed in (1, 2)]
-    args = GRPOConfig(
-        output_dir=str(tmp_path),
-        per_device_train_batch_size=4,
-        num_generations=2,
-        max_steps=1,
-        max_completion_length=2048,
-        learning_rate=1e-2,
-        use_cpu=True,
-        bf16=False,
-        report_to=[],
-        save_strategy="no",
-        logging_steps=1,
-    )
+    args = grpo_config(tmp_path, num_generations=2, max_steps=1, max_completion_length=2048)
     before = [weights.clone() for weights in model.parameters()]
     trainer = GRPOTrainer(
         model, args=args, train_dataset=Dataset.from_list(rows), processing_class=tokenizer,
@@ -349,6 +409,53 @@ def test_grpo_trains_on_a_game(tmp_path, monkeypatch):
     assert log["rewards/TextGame/mean"] == pytest.approx(sum(rewards) / 4)
     assert "Legal moves" in asked[0][0] and "You play Leduc poker" in asked[0][0]
     assert any(not torch.equal(old, new) for old, new in zip(before, model.parameters()))
+
+
+class Watch(TrainerCallback):
+    "Remembers the weights after each step."
+
+    def __init__(self, model):
+        self.model, self.seen = model, []
+        self.on_step_end()
+
+    def on_step_end(self, *state, **parts):
+        "Copy them."
+        self.seen.append(torch.cat([weights.detach().flatten() for weights in self.model.parameters()]))
+
+
+def test_grpo_trains_on_what_the_model_says(tmp_path, speaker):
+    """Three steps with the model's own sampling.
+
+    Nobody taught it to call a tool, so its games are not finished and pay nothing. A second reward, the share
+    of digits in what it says, is what it can learn from.
+    """
+    (model, tokenizer), made, paid = speaker, [], []
+
+    def factory():
+        made.append(TextGame("kuhn_poker"))
+        return made[-1]
+
+    def digits(completions, **columns):
+        said = [completion[0]["content"] for completion in completions]
+        paid.append([sum(letter.isdigit() for letter in text) / max(len(text), 1) for text in said])
+        return paid[-1]
+
+    rows = [{"prompt": [{"role": "user", "content": "Play. "}], "seed": seed} for seed in range(6)]
+    watch = Watch(model)
+    trainer = GRPOTrainer(
+        model, reward_funcs=digits, train_dataset=Dataset.from_list(rows), processing_class=tokenizer,
+        args=grpo_config(tmp_path, num_generations=4, max_steps=3, max_completion_length=24),
+        environment_factory=factory, callbacks=[watch],
+    )  # fmt: skip
+    trainer.train()
+    steps = [line for line in trainer.state.log_history if "reward" in line]
+    assert len(steps) == len(paid) == 3 and len(made) == 4
+    for line, shares in zip(steps, paid):
+        assert line["rewards/digits/mean"] == pytest.approx(sum(shares) / 4) and len(set(shares)) > 1
+        assert all(math.isfinite(line[name]) for name in ("reward", "loss", "rewards/TextGame/mean"))
+        assert line["grad_norm"] > 0
+    assert all(torch.isfinite(weights).all() for weights in watch.seen)
+    assert all(not torch.equal(old, new) for old, new in zip(watch.seen, watch.seen[1:]))
 
 
 def test_a_row_may_name_its_game():

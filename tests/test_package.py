@@ -2,16 +2,17 @@
 
 import json
 import shutil
-import site
 import subprocess
 import sys
 import venv
 import zipfile
 from configparser import ConfigParser
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from time import perf_counter
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("settings.ini", "setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "gamerl")
@@ -38,12 +39,31 @@ def wheel(tmp_path_factory) -> Path:
     return built
 
 
+def required(requirements: list[str]) -> dict:
+    "What pip installs for these requirements, name -> distribution, as far as it is installed here."
+    found, left = {}, [(Requirement(text), "") for text in requirements]
+    while left:
+        wanted, extra = left.pop()
+        if wanted.marker and not wanted.marker.evaluate({"extra": extra}):
+            continue
+        try:
+            there = distribution(wanted.name)
+        except PackageNotFoundError:
+            continue  # optional after all: its own tests would miss it
+        key = (there.name, *sorted(wanted.extras))
+        if key not in found:
+            found[key] = there
+            needs = [Requirement(text) for text in there.requires or []]
+            left += [(need, extra) for need in needs for extra in ("", *wanted.extras)]
+    return {name: there for (name, *_), there in found.items()}
+
+
 @pytest.fixture(scope="module")
 def bin_folder(wheel, tmp_path_factory) -> Path:
     """The commands of a new environment with the wheel in it.
 
-    The libraries that gamerl needs are borrowed from the environment that runs this test: its packages come
-    after the new environment's own, and what it installed in place (gamerl itself) is not seen.
+    The libraries that gamerl requires are borrowed from the environment that runs this test, link by link, so
+    nothing is there that `pip install .` would not bring: no extra, and no gamerl installed in place.
     """
     home = tmp_path_factory.mktemp("clean") / "venv"
     venv.create(home, with_pip=False)
@@ -53,7 +73,10 @@ def bin_folder(wheel, tmp_path_factory) -> Path:
     subprocess.run([*pip, "install", "--quiet", "--no-index", "--no-deps", wheel], check=True)
     ask = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     packages = Path(subprocess.run(ask, check=True, capture_output=True, text=True).stdout.strip())
-    (packages / "borrowed.pth").write_text("\n".join(site.getsitepackages()) + "\n", encoding="utf-8")
+    for there in required(settings()["requirements"].split()).values():
+        for top in {file.parts[0] for file in there.files} - {"..", "__pycache__"}:
+            if not (packages / top).exists():
+                (packages / top).symlink_to(there.locate_file(top))
     return scripts
 
 
@@ -64,11 +87,11 @@ def run(bin_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "here").mkdir()
 
-    def run(command: str, *args: str) -> str:
+    def run(command: str, *args: str, code: int = 0) -> str:
         words = [str(bin_folder / command), *args]
         done = subprocess.run(words, cwd=tmp_path / "here", capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert done.returncode == code, done.stderr
+        return done.stderr if code else done.stdout
 
     return run
 
@@ -81,6 +104,9 @@ def test_wheel_holds_the_package_and_its_data(wheel):
     assert data and data <= set(names)
     assert any(name.endswith("LICENSE") for name in names)
     assert wheel.stat().st_size < 6e6
+    told = zipfile.ZipFile(wheel).read(f"{info}/METADATA").decode().splitlines()
+    extras = {line.split(": ")[1] for line in told if line.startswith("Provides-Extra: ")}
+    assert extras == {"serve", "endpoint", "doors", "trackers", "dev", "docs"}
 
 
 def test_command_works_without_the_repository(run):
@@ -92,8 +118,23 @@ def test_command_works_without_the_repository(run):
     assert {p.stem for p in (ROOT / "gamerl/data/profiles").glob("*.json")} == set(told["profiles"])
 
 
+def test_what_an_extra_brings_is_absent_and_asked_for(run):
+    told = json.loads(run("gamerl", "info", "--json"))["versions"]
+    absent = {"fastapi", "openai", "gymnasium", "openenv"}
+    assert {name for name, version in told.items() if version == "not installed"} == absent
+    said = run("gamerl", "serve", "--port", "0", code=2)
+    assert said == "gamerl: error: fastapi is not installed; this needs: pip install 'gamerl[serve]'\n"
+    options = "--profile tiny --stages.0.opponent endpoint:m@http://localhost:1/v1 --output_dir out".split()
+    said = run("gamerl", "train", *options, code=2)
+    assert (
+        said.splitlines()[-1]
+        == "gamerl: error: openai is not installed; this needs: pip install 'gamerl[endpoint]'"
+    )
+
+
 @pytest.mark.slow
 def test_training_works_without_the_repository(run, tmp_path):
+    "Nor does it need any extra."
     few = "--num_train_steps 1 --batch_size 2 --eval_episodes 2 --run.output_dir out".split()
     run("gamerl", "train", "--profile", "tiny", *few)
     assert (tmp_path / "here/out/final/model/adapter_model.safetensors").exists()

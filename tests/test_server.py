@@ -9,6 +9,8 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import psutil
@@ -16,17 +18,19 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from gamerl import remote
+from gamerl import calls
+from gamerl.calls import Server, ServerError, knows_tasks
 from gamerl.cli import main
 from gamerl.config import load_config
 from gamerl.environment import GameEnv
+from gamerl.history import WithHistory
 from gamerl.host import FINISHED_KEPT, Host
 from gamerl.judge import DEFAULT_URL, Judge
-from gamerl.remote import PlainGame, RemoteEnv, Server, ServerError, knows_tasks
+from gamerl.remote import PlainGame, RemoteEnv
 from gamerl.rollouts import UniformPlayer, play_games
 from gamerl.server import create_app, serving
-from gamerl.tasks import Task
-from gamerl.wire import episode_json
+from gamerl.tasks import CONFIGS_PER_GAME, Task, catalogue_game
+from gamerl.wire import episode_json, read_legal
 
 CALL = "import sys; from gamerl.cli import main; sys.exit(main())"
 MIXED = [
@@ -420,8 +424,8 @@ def test_lost_calls_change_nothing(server, monkeypatch):
     network, tasks = Unreliable(), MIXED[:16]
     client = httpx.Client(base_url=server.url, transport=network, timeout=60)
     knows_tasks(Server(server.url, timeout=60))
-    monkeypatch.setattr(remote, "connection", lambda server: client)
-    monkeypatch.setattr(remote, "PAUSE", 0.001)
+    monkeypatch.setattr(calls, "connection", lambda server: client)
+    monkeypatch.setattr(calls, "PAUSE", 0.001)
     assert games(tasks, server.url, threads=1) == games(tasks)
     assert network.lost > 20
 
@@ -524,6 +528,122 @@ def test_a_strange_list_of_methods_means_no_extension(methods):
         app.add_api_route("/methods", lambda: methods)
     with serving(app) as url:
         assert not knows_tasks(Server(url))
+
+
+def good(**changes) -> dict:
+    "An answer to `reset` as a server with the extension gives it, with changes."
+    result = Host().reset(task=Task("leduc_poker", 4).to_json())
+    return {"status": "success", "result": result | changes}
+
+
+def info(**changes) -> dict:
+    "The same, with changes in `info`."
+    return good(info=good()["result"]["info"] | changes)
+
+
+NONSENSE = [
+    ({"status": "success"}, "the result must be an object, not None"),
+    ({"status": "success", "result": [1]}, "the result must be an object, not [1]"),
+    ([1], "failed (200): [1]"),
+    ("hello", "failed (200): hello"),
+    (good() | {"status": "fine"}, "failed (200): "),
+    ({"status": "success", "result": {}}, "observation is missing"),
+    (good(observation=5), "observation cannot be 5"),
+    (good(reward="1"), "reward cannot be '1'"),
+    (good(reward=True), "reward cannot be True"),
+    (good(done=0), "done cannot be 0"),
+    (good(info=None), "info cannot be None"),
+    (good(episode_id=7), "episode_id cannot be 7"),
+    (info(error="oops"), "info.error cannot be 'oops'"),
+    (info(error={"kind": 1}), "info.error cannot be {'kind': 1}"),
+]
+NONSENSE_BY_TASK = [
+    (good(info={}), "info cannot be read: KeyError: 'question'"),
+    (info(question=[1]), "info cannot be read: TypeError"),
+    (info(question={"messages": "hi"}), "info cannot be read: TypeError"),
+    (info(question={"messages": [], "legal": [1], "player": 0}), "info cannot be read: TypeError"),
+    (info(question=None), "either a question or an episode"),
+    (info(episode=3), "info cannot be read: TypeError"),
+]
+
+
+class Talker(BaseHTTPRequestHandler):
+    "Answers every call with the same words, true to the protocol or not."
+
+    says: object = None
+    after = 0  # calls that are answered as they should be
+    methods = {"methods": [{"name": "reset", "signature": "(task_id=None, task=None)"}]}
+
+    def do_GET(self):
+        "What can be called."
+        self.answer(self.methods)
+
+    def do_POST(self):
+        "A call."
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.calls += 1
+        fine = self.server.calls <= self.server.after
+        self.answer(good() if fine else self.server.says)
+
+    def answer(self, content: object) -> None:
+        "Send JSON."
+        body = json.dumps(content).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args):
+        "Say nothing."
+
+
+@contextmanager
+def talker(says: object, after: int = 0):
+    "The address of a server that says the same to every call, after so many sensible answers."
+    web = ThreadingHTTPServer(("127.0.0.1", 0), Talker)
+    web.says, web.after, web.calls = says, after, 0
+    threading.Thread(target=web.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{web.server_port}"
+    finally:
+        web.shutdown()
+        web.server_close()
+
+
+@pytest.mark.parametrize(("says", "why"), NONSENSE + NONSENSE_BY_TASK)
+def test_a_server_that_talks_nonsense_is_one_line(says, why):
+    "At the start of a game and in the middle of one."
+    with talker(says) as url:
+        with pytest.raises(ServerError) as told:
+            RemoteEnv(url).reset(Task("leduc_poker", 4))
+        assert str(told.value).startswith(f"{url}: reset ") and why in str(told.value)
+        assert "\n" not in str(told.value)
+    with talker(says, after=1) as url:
+        env = RemoteEnv(url)
+        env.reset(Task("leduc_poker", 4))
+        with pytest.raises(ServerError) as told:
+            env.step("1")
+        assert str(told.value).startswith(f"{url}: ") and why in str(told.value)
+
+
+@pytest.mark.parametrize(("says", "why"), NONSENSE)
+def test_a_plain_server_that_talks_nonsense_is_one_line(says, why):
+    rules = {"retries": 1, "max_turns": None, "invalid_penalty": 0.0}
+    with talker(says) as url, pytest.raises(ServerError) as told:
+        PlainGame(Server(url), Task.from_id(200000000, 4), rules)
+    assert why in str(told.value)
+
+
+def test_nonsense_is_left_for_a_server_that_makes_sense(server):
+    with talker({"status": "success"}) as url:
+        env = RemoteEnv([url, server.url], timeout=60)
+        env._place = 0
+        assert env.reset(Task("leduc_poker", 4)).legal == GameEnv().reset(Task("leduc_poker", 4)).legal
+
+
+def test_no_server_at_all():
+    with pytest.raises(ValueError, match=r"server_url: \[\] is not allowed; it must name at least one"):
+        RemoteEnv([])
 
 
 def test_games_that_end_here_end_there():
@@ -708,3 +828,46 @@ SENSELESS = [
 def test_a_senseless_judgement_is_refused(server, asked):
     answer = post(server.url, "evaluate", content=json.dumps({"task_id": 600000000} | asked))
     assert answer.status_code == 400 and f"{list(asked)[0]}: " in answer.json()["detail"]
+
+
+# The judge's conversation
+
+CONVERSED = ["leduc_poker", "hex", "goofspiel", "hearts", "phantom_ttt", "liars_dice", "blackjack"]
+
+
+def said_to(messages: list[dict]) -> str:
+    "A reply that follows from the conversation: thoughts and a move, now and then no move at all."
+    rng = random.Random(json.dumps(messages))
+    asked = [message["content"] for message in messages if message["role"] == "user"]
+    listed = next(legal for text in reversed(asked) if (legal := read_legal(text)))  # a reminder lists none
+    if rng.random() < 0.3 and len(messages) % 6:
+        return "<think>either way</think>I pass"
+    return f"<think>one of {len(listed)}</think>{rng.choice(sorted(listed))}"
+
+
+@pytest.mark.parametrize("name", CONVERSED)
+def test_the_judge_holds_the_conversation_of_training(name):
+    "Turn by turn, an endpoint hears what `env.history_turns` all tells a model in training."
+    heard, app = [], FastAPI()
+
+    @app.post("/v1/chat/completions")
+    async def complete(request: Request):
+        heard.append((await request.json())["messages"])
+        message = {"role": "assistant", "content": said_to(heard[-1])}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
+
+    index, forfeits, turns = catalogue_game(name).index, 0, 0
+    with serving(app) as url:
+        for seed in range(4):
+            heard.clear()
+            task_id = index * CONFIGS_PER_GAME + seed
+            result = Judge().evaluate(task_id, seed, "m", f"{url}/v1", opponent="random")
+            env, told = WithHistory(GameEnv(), "all"), []
+            question = env.reset(Task.from_id(task_id, seed))
+            while question:
+                told.append(list(question.messages))
+                question = env.step(said_to(told[-1])).observation
+            assert heard == told and result["score"] == env.episode.score
+            forfeits, turns = forfeits + env.episode.forfeited, turns + len(told)
+    assert turns >= 4 and forfeits < 4

@@ -13,6 +13,7 @@ from launching import two_processes
 from safetensors.torch import load_file
 
 from gamerl.checkpoints import find_checkpoint, latest, list_checkpoints
+from gamerl.cli import main
 from gamerl.config import load_config
 from gamerl.models import adapter_weights
 from gamerl.tasks import opening_state
@@ -313,6 +314,18 @@ def few_threads():
     "The trainer may ask for more."
     yield
     torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("tracker", ["wandb", "tensorboard"])
+def test_a_tracker_that_is_not_installed_is_one_line(tmp_path, small_run, monkeypatch, capsys, tracker):
+    "Accelerate would only warn, and the run would be tracked nowhere."
+    monkeypatch.setattr(f"gamerl.builders.is_{tracker}_available", lambda: False)
+    words = map(str, small_run(tmp_path / "run", report_to=tracker))
+    assert main(list(words)) == 2
+    said = capsys.readouterr().err.splitlines()
+    needs = "this needs: pip install 'gamerl[trackers]'"
+    assert said == [f"gamerl: error: run.report_to: {tracker!r} is not installed; {needs}"]
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
 def test_tensorboard_gets_the_metrics(tmp_path, small_run):
