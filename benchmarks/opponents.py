@@ -58,7 +58,7 @@ MATCHES = (  # of the catalogue where turns alternate or sides of partners do: g
     ("hex(board_size=5)", 50, 200),
     ("clobber(rows=5,columns=5)", 50, 200),
     ("euchre", 50, 60),
-    ("dots_and_boxes(num_rows=3,num_cols=3)", 50, 60),
+    ("dots_and_boxes(num_rows=3,num_cols=3)", 50, 400),
     ("go(board_size=5)", 50, 40),
     ("chess", 10, 20),
     ("checkers", 10, 30),
@@ -186,7 +186,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5, help="of playing (%(default)s)")
     parser.add_argument("--games", type=int, default=64, help="at once (%(default)s)")
     parser.add_argument(
-        "--match", type=int, default=200, help="most games of C++ against Python (%(default)s)"
+        "--match", type=int, default=400, help="most games of C++ against Python (%(default)s)"
     )
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of search (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="few games, one round")
