@@ -133,7 +133,7 @@ def draw_panel(
     if len(names) > 1:
         ax.legend(frameon=False, fontsize="small")
 
-# %% ../nbs/25_plots.ipynb #cell-23
+# %% ../nbs/25_plots.ipynb #ff0144ea
 def mark_stages(
     ax: Axes,  # where the metrics are drawn
     changes: Sequence[tuple[float, str]],  # from `stage_changes`
@@ -148,7 +148,7 @@ def mark_stages(
                 stage,
                 (step, 0),
                 xycoords=("data", "axes fraction"),
-                xytext=(3, 3),
+                xytext=(3, 3 + 11 * (n % 2)),  # neighbours may be close
                 textcoords="offset points",
                 fontsize="small",
                 color="0.4",
