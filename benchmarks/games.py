@@ -32,7 +32,8 @@ from gamerl.environment import Episode, GameEnv
 from gamerl.models import model_path
 from gamerl.prompts import Observation, reply_text
 from gamerl.sampling import Encoder
-from gamerl.tasks import CATALOGUE, Task, game_string, load_game, walk
+from gamerl.states import walk
+from gamerl.tasks import CATALOGUE, Task, game_string, load_game
 
 OTHERS = ("connect_four", "breakthrough", "havannah", "pentago", "lines_of_action")
 

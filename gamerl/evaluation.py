@@ -119,7 +119,7 @@ def _against(match: Match) -> str:
     told = match.opponent if kinds[0] == kinds[1] else f"{match.opponent} (played: {match.played})"
     return f"{told} ({match.failed} failed)" if match.failed else told
 
-# %% ../nbs/24_evaluation.ipynb #a3c8c57b
+# %% ../nbs/24_evaluation.ipynb #9c3e4687
 def _columns(header: Sequence[str], lines: Sequence[Sequence[str]]) -> list[list[str]]:
     "Header and lines without the columns that are empty everywhere."
     filled = [n for n in range(len(header)) if any(cells[n] for cells in lines)]
@@ -133,18 +133,28 @@ def _markdown_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> st
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ruler, *lines))
 
 
+def _stacked(cell: str) -> str:
+    "What a cell says, one thing below the other."
+    for before, after in ((" (", "\n("), (" → ", " →\n"), (" to ", " to\n")):
+        cell = cell.replace(before, after)
+    return cell
+
+
 def _rich_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
-    "The same for a terminal of 80 columns: intervals stand below their values, long games are folded."
+    "The same for a terminal of 80 columns: numbers are stacked and never cut, names are folded."
     header, *lines = _columns(header, lines)
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for column, name in enumerate(header):
-        justify = "left" if column < 2 else "right"
-        table.add_column(name.replace(" ", "\n"), justify=justify, overflow="fold", no_wrap=column > 0)
-    for cells in lines:
-        table.add_row(*(cell.replace(" (", "\n(", 1) for cell in cells))
+        if column < 2:
+            table.add_column(name, overflow="fold", min_width=6 + column)
+        else:
+            short = name.replace("NashConv", "Nash Conv").replace(" ", "\n")
+            table.add_column(short, justify="right", no_wrap=True)
+    for names, numbers in ((cells[:2], cells[2:]) for cells in lines):
+        table.add_row(*names, *map(_stacked, numbers))
     return table
 
-# %% ../nbs/24_evaluation.ipynb #cell-21
+# %% ../nbs/24_evaluation.ipynb #5abf7989
 _HEADER = (
     "game",
     "against",
@@ -166,12 +176,12 @@ def _row_lines(row: Row) -> list[list[str]]:
     line = [player.game, _against(player), str(player.games)]
     line += [_percent_interval(player.win_rate, player.win_interval)]
     line += [_percent(floor and floor.win_rate), _percent(chance and chance.win_rate)]
-    line += [_percent(player.draws / player.games or None), f"{player.score:.3f} ({low:.2f}–{high:.2f})"]
+    line += [_percent(player.draws / player.games or None), f"{player.score:.3f} ({low:.2f} to {high:.2f})"]
     line += [_returns(player, floor), f"{exact.nash_conv:.3f}"] if exact else ["", ""]
     if not (exact and exact.player):
         return [line]
     rates = [_percent(one and one.win_rate) for one in (exact.player, exact.floor, exact.random)]
-    return [line, ["exactly", "", "", *rates, "", "", _returns(exact.player, exact.floor), ""]]
+    return [line, ["exact", "", "", *rates, "", "", _returns(exact.player, exact.floor), ""]]
 
 # %% ../nbs/24_evaluation.ipynb #cell-23
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from .environment import draw_chance, score_of
 from .opponents import is_learner, make_opponent
 from .prompts import observe, parse_reply
 from .rewards import Text, text_of
-from .tasks import Task, apply_turn, load_game, opening_state, turn_seats
+from .states import apply_turn, turn_seats
+from .tasks import Task, load_game, opening_state
 
 # %% ../nbs/22i_game_rewards.ipynb #4856abc4
 @lru_cache(maxsize=1 << 14)

@@ -20,7 +20,8 @@ from .environment import Episode, GameEnv
 from .extras import need
 from .host import MAX_SIMULATIONS, asked_task
 from .prompts import without_thoughts
-from .tasks import Task, load_game, turn_seats, walk
+from .states import turn_seats, walk
+from .tasks import Task, load_game
 
 # %% ../nbs/27a_judge.ipynb #5af841dc
 @dataclass

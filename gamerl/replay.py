@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from .environment import Episode
 from .rollouts import REWARDS, ModelPlayer, PlayedGame, sample_of
-from .tasks import Task, load_game, turn_seats, walk
+from .states import turn_seats, walk
+from .tasks import Task, load_game
 
 # %% ../nbs/22c_replay.ipynb #493c7f9c
 def choice_places(episode: Episode) -> list[int]:

@@ -26,7 +26,8 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen3Con
 from .models import Policy, ValueHead
 from .prompts import Observation, observe, reply_text
 from .sampling import Encoder, Question, read_prefix, run_rows
-from .tasks import apply_turn, load_game, turn_seats
+from .states import apply_turn, turn_seats
+from .tasks import load_game
 
 # %% ../nbs/29_tiny.ipynb #cddaecd4
 GAMES = (

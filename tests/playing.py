@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pyspiel
 
-from gamerl.tasks import apply_turn, load_game, turn_seats
+from gamerl.states import apply_turn, turn_seats
+from gamerl.tasks import load_game
 
 
 def positions(

@@ -29,7 +29,8 @@ from gamerl.move_judges import (
 from gamerl.preferences import game_prompts, judged_positions, preferences, write_rows
 from gamerl.prompts import observe, parse_reply
 from gamerl.solvers import solve
-from gamerl.tasks import Task, apply_turn, load_game, opening_state, turn_seats
+from gamerl.states import apply_turn, turn_seats
+from gamerl.tasks import Task, load_game, opening_state
 
 HEX = "hex(board_size=3)"
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from playing import positions
 
 from gamerl.prompts import WORDINGS, Observation, Parsed, observe, parse_reply, reply_text
-from gamerl.tasks import CATALOGUE, game_string, load_game, opening_state, turn_seats
+from gamerl.states import turn_seats
+from gamerl.tasks import CATALOGUE, game_string, load_game, opening_state
 
 SEEDS = st.integers(0, 2**63 - 1)
 WORDED = [

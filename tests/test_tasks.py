@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gamerl import tasks
+from gamerl import states, tasks
 from gamerl.cli import main
 from gamerl.config import load_config
 from gamerl.tasks import (
@@ -186,6 +186,7 @@ IMPOSSIBLE = {
     "yacht(dice_sides=50)": "bad_alloc",
     "capture_the_flag(grid=x)": "Invalid char",
     "bridge(dealer=9)": "it must be a seat, from 0 to 3",
+    "leduc_poker(starting_player=2)": "it must be a seat, from 0 to 1",
     "nfg_game()": "it needs filename",
     "nfg_game": "it needs filename",
 }
@@ -218,8 +219,8 @@ def test_sensible_parameters_are_not_refused(game):
 
 def test_a_game_is_tried_once_and_what_the_catalogue_plays_never(monkeypatch):
     asked, run = [], subprocess.run
-    monkeypatch.setattr(tasks.subprocess, "run", lambda *a, **words: asked.append(a) or run(*a, **words))
-    for cached in (tasks.tried, tasks.load_game):
+    monkeypatch.setattr(states.subprocess, "run", lambda *a, **words: asked.append(a) or run(*a, **words))
+    for cached in (states.tried, tasks.load_game):
         cached.cache_clear()
     for entry in CATALOGUE:
         for params in entry.variants:
@@ -242,14 +243,14 @@ def test_games_are_tried_from_threads():
         "hex(num_rows=0)",
     ]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(tasks.tried, games))
+        found = list(pool.map(states.tried, games))
     assert [why is None for why in found] == [True, False, True, False]
 
 
 def test_a_trial_finds_its_modules_where_this_process_does(monkeypatch, tmp_path):
     (tmp_path / "random.py").write_text("raise SystemExit('this is not the library')")
     monkeypatch.chdir(tmp_path)
-    assert tasks.tried("connect_four(columns=5)") is None
+    assert states.tried("connect_four(columns=5)") is None
 
 
 def test_a_game_that_a_python_program_registered_is_taken_as_it_is():
