@@ -128,7 +128,7 @@ def main() -> None:
     for row in measured["others"]:
         report(row)
     cpu = {"cpu": platform.processor() or platform.machine()}
-    args.output.write_text(json.dumps(cpu | measured, indent=1) + "\n")
+    args.output.write_text(json.dumps(measured | cpu, indent=1) + "\n")
 
 
 def report(row: dict) -> None:

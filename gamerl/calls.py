@@ -16,7 +16,7 @@ from math import isfinite
 
 import httpx
 
-# %% ../nbs/05a_calls.ipynb #b9d9d969
+# %% ../nbs/05a_calls.ipynb #2b5fad2a
 ATTEMPTS = 4  # of a call that may be repeated
 PAUSE = 0.1  # seconds before the second attempt; each further pause is twice as long
 
@@ -67,7 +67,7 @@ class Server:
                 time.sleep(PAUSE * 2 ** (attempt - 1))
             try:
                 answer = connection(self).post("/call", json=call)
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 problem = f"{type(error).__name__}: {error}"
                 continue
             if answer.status_code != 503:
@@ -75,7 +75,7 @@ class Server:
             problem = "the server is full"
         raise ServerError(f"{self.url}: {method} failed: {problem}")
 
-# %% ../nbs/05a_calls.ipynb #86b1c07e
+# %% ../nbs/05a_calls.ipynb #8358575c
 @lru_cache(maxsize=64)
 def connection(
     server: Server,
@@ -111,7 +111,7 @@ def content_of(
     "What an answer holds."
     try:
         return answer.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return answer.text
 
 
@@ -144,7 +144,7 @@ def knows_tasks(
     "Whether a server has the extension: games by task."
     try:
         answer = connection(server).get("/methods")
-    except httpx.TransportError as error:
+    except httpx.RequestError as error:
         raise ServerError(f"{server.url}: no game server answers: {type(error).__name__} {error}") from None
     if not answer.is_success and answer.status_code != 404:
         raise failure(server, "methods", answer)
@@ -154,7 +154,7 @@ def knows_tasks(
     resets = [str(row.get("signature")) for row in rows if row.get("name") == "reset"]
     return any(re.search(r"\btask\b", signature) for signature in resets)
 
-# %% ../nbs/05a_calls.ipynb #f3325b27
+# %% ../nbs/05a_calls.ipynb #dc83d69b
 SHAPE = {"observation": str, "reward": (int, float), "done": bool, "truncated": bool, "info": dict}
 
 
@@ -175,11 +175,18 @@ def ask_position(
     if problem is None:
         if not isinstance(told.get("episode_id"), str):
             raise nonsense(server, method, f"episode_id cannot be {told.get('episode_id')!r}")
-    elif not isinstance(problem, dict) or not {"type", "message"} <= set(problem):
+    elif not isinstance(problem, dict) or not all(
+        isinstance(problem.get(k), str) for k in ("type", "message")
+    ):
         raise nonsense(server, method, f"info.error cannot be {problem!r}")
     return told, problem
 
 
 def is_number(given: object) -> bool:
-    "Whether this is a finite number."
-    return isinstance(given, (int, float)) and not isinstance(given, bool) and isfinite(given)
+    "Whether this is a number that fits a float."
+    if isinstance(given, bool) or not isinstance(given, (int, float)):
+        return False
+    try:
+        return isfinite(given)
+    except OverflowError:
+        return False

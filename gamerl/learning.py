@@ -105,7 +105,7 @@ class Means:
         "The means so far."
         return {name: total / max(self.count, 1) for name, total in self.sums.items()}
 
-# %% ../nbs/22a_learning.ipynb #14b344a4
+# %% ../nbs/22a_learning.ipynb #53147d8a
 class Learner:
     "Improves a policy from batches of decisions."
 
@@ -114,7 +114,7 @@ class Learner:
         self.optimizer = accelerator.prepare(make_optimizer(policy, ppo))
         adaptive = ppo.adaptive_kl and ppo.kl_coef > 0
         self.kl = AdaptiveKL(ppo.kl_coef, ppo.target_kl, ppo.kl_horizon) if adaptive else FixedKL(ppo.kl_coef)
-        self.governor = LRGovernor(ppo.stop_kl, ppo.adjust_lr, ppo.stop_kl or ppo.target_kl)
+        self.governor = LRGovernor(ppo.stop_kl, ppo.adjust_lr, slow_kl=ppo.stop_kl or ppo.target_kl)
 
     def learn(self, batch: Batch, now: Scheduled, rng: random.Random) -> dict[str, float]:
         "A few epochs over a batch; returns the metrics of the update."

@@ -21,7 +21,7 @@ from .ppo import clip_fraction, entropy, kl_estimate, kl_full, policy_loss, valu
 from .rollouts import Batch
 from .sampling import Scores
 
-# %% ../nbs/21a_losses.ipynb #43a7dc6e
+# %% ../nbs/21a_losses.ipynb #5682e3b2
 @dataclass
 class Targets:
     "What the update aims at, for each of N decisions."
@@ -60,7 +60,7 @@ def make_targets(
     batch: Batch,
     gamma: float,  # discount per decision
     lam: float,  # GAE's lambda
-    by: str = "batch",  # whose advantages are whitened together: "batch", "seat" or "none"
+    by: str = "batch",  # whose advantages are whitened together: "batch" or "auto", "seat" or "none"
     charge: Tensor | None = None,  # [N] taken off each decision's reward, such as a KL
     rank: int = 0,  # number of this process
 ) -> Targets:

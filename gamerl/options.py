@@ -178,7 +178,7 @@ def check_task(
     source = parse_source(task)
     return f"{source.start}-{source.stop - 1}" if isinstance(source, range) else source
 
-# %% ../nbs/20b_options.ipynb #30c6ab7e
+# %% ../nbs/20b_options.ipynb #60cf6ae6
 class EnvConfig(Section):
     "What is played, against whom, and what a game is worth."
 
@@ -230,7 +230,7 @@ class EnvConfig(Section):
     @classmethod
     def _turns(cls, turns: Any) -> Any:
         if turns != "all" and not str(turns).isdecimal():
-            raise ValueError(f"{show(turns)} is not allowed; it must be 0, a positive number or all")
+            raise ValueError(f"{turns!r} is not allowed; it must be a whole number of at least 0, or all")
         return turns
 
     @field_validator("server_url")
@@ -335,7 +335,7 @@ class CurriculumConfig(Section):
             raise ValueError("an empty list is not allowed; a curriculum has at least one stage")
         return stages
 
-# %% ../nbs/20b_options.ipynb #c85b3edc
+# %% ../nbs/20b_options.ipynb #72f95d66
 class RunConfig(Section):
     "Where a run writes, how often, on what machine."
 
@@ -357,7 +357,7 @@ class RunConfig(Section):
     @field_validator("output_dir")
     @classmethod
     def _a_folder(cls, path: str) -> str:
-        if not Path(path).name:
+        if Path(path).name in ("", ".."):
             raise ValueError(f"{show(path)} is not allowed; give the name of a folder of its own")
         return path
 

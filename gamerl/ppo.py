@@ -165,14 +165,14 @@ class FixedKL:
     def load_state_dict(self, state: dict[str, float]):
         "There is nothing to restore: the coefficient is the configuration's."
 
-# %% ../nbs/11_ppo.ipynb #a5db3913
+# %% ../nbs/11_ppo.ipynb #93565efe
 @dataclass
 class LRGovernor:
     "Ends an update that has gone too far, and slows down or releases the learning rate."
 
     stop_kl: float | None = None  # KL(old policy || policy) in nats at which an update ends; None: never
     adjust: bool = False  # whether to change the learning rate too
-    slow_kl: float | None = None  # KL at which the rate is lowered; None: `stop_kl`
+    slow_kl: float | None = None  # KL at which the rate is lowered; None: `stop_kl`, if there is one
     factor: float = 1.5  # by how much it is changed after one update
     floor: float = 0.1  # smallest share of the scheduled rate
     scale: float = 1.0  # share of the scheduled rate, now

@@ -31,7 +31,7 @@ from .prompts import Observation
 from .tasks import Task, load_game
 from .wire import make_observation, plain_arguments, read_episode, read_legal, read_observation
 
-# %% ../nbs/05a_remote.ipynb #7e0f19ed
+# %% ../nbs/05a_remote.ipynb #d9df219d
 class TaskGame:
     "A game on a server that knows tasks."
 
@@ -64,8 +64,17 @@ class TaskGame:
             raise nonsense(self.server, method, why) from None
         if (self.observation is None) == (self.episode is None):
             raise nonsense(self.server, method, "info must have either a question or an episode")
+        if self.observation and not self._can_be_asked():
+            raise nonsense(self.server, method, "a question must have messages in text and legal moves")
         if self.episode and not all(map(is_number, self.episode.scores)):
             raise nonsense(self.server, method, f"the scores cannot be {self.episode.scores}")
+
+    def _can_be_asked(self) -> bool:
+        "Whether the question has what a player needs."
+        asked = self.observation
+        texts = [message.get("content") for message in asked.messages]
+        whole = bool(texts) and all(isinstance(text, str) for text in texts)
+        return whole and bool(asked.legal) and isinstance(asked.player, int)
 
     def step(self, reply: str | int) -> Step:
         "Answer the question."

@@ -59,7 +59,7 @@ def padded(
     mask = [[1] * len(row) + [0] * (width - len(row)) for row in rows]
     return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
-# %% ../nbs/14a_reward_model.ipynb #bf43a7e9
+# %% ../nbs/14a_reward_model.ipynb #3e6f8ec4
 class Scorer(nn.Module):
     "A language model's backbone and a head that says how good a text is."
 
@@ -119,7 +119,8 @@ class Scorer(nn.Module):
             texts = [texts] if isinstance(texts, str) else texts
             rows = [self.tokens_of(text) if isinstance(text, str) else tuple(text) for text in texts]
         if not rows or not all(rows):
-            raise ValueError("texts: an empty text is not allowed; each must have at least one token")
+            what = "an empty text" if rows else "an empty list"
+            raise ValueError(f"texts: {what} is not allowed; there must be a text of at least one token")
         return rows
 
     def tokens_of(self, text: str) -> tuple[int, ...]:

@@ -6,7 +6,7 @@
 __all__ = ['PPOTrainer', 'trainer_state', 'save', 'restore', 'Stopped', 'stop_gently', 'step_line', 'Log', 'progress_bar',
            'is_over', 'run', 'report']
 
-# %% ../nbs/23_training.ipynb #c8d8ad3a
+# %% ../nbs/23_training.ipynb #1cc3b92c
 import json
 import signal
 import threading
@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
+from .agents import agents_in
 from .builders import as_policy, make_accelerator, with_model
 from .checkpoints import find_checkpoint, prune, told_apart, write_checkpoint
 from .config import Config, load_config
@@ -42,7 +43,7 @@ from .rewards import RewardFunction
 from .rollouts import Batch
 from .writing import Texts, make_rewards, make_source, text_config
 
-# %% ../nbs/23_training.ipynb #dfc41a7e
+# %% ../nbs/23_training.ipynb #d6e2d764
 class PPOTrainer:
     "Collects what it can learn from, and learns from it, one step at a time."
 
@@ -96,7 +97,9 @@ class PPOTrainer:
         if self.kept is None and prompts is None:
             self.kept = self.source.state_dict()
         parts = self.config, self.policy, self.accelerator
-        rewards = self.source.rewards if prompts is None else self.rewards  # a model is not loaded twice
+        rewards = (
+            self.source.rewards if prompts is None else self.rewards
+        )  # those prompts have theirs already
         self.source = Texts(*parts, prompts, rewards, first=self.steps)
         if self.kept is not None:
             self.source.load_state_dict(self.kept)
@@ -242,7 +245,7 @@ class Log:
         with told_apart(self.path), self.path.open("a") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
 
-# %% ../nbs/23_training.ipynb #86692804
+# %% ../nbs/23_training.ipynb #98a81fb2
 def progress_bar(console: Console) -> Progress:
     "A bar with the time left."
     return Progress(
@@ -267,7 +270,8 @@ def run(
     console = console if console and main else Console(quiet=True)
     folder = Path(trainer.config.run.output_dir)
     logs = [Log(folder / name, trainer.steps) for name in ("metrics.jsonl", "texts.jsonl") if main]
-    with progress_bar(console) as bar, stop_gently() as stopping:
+    agents = agents_in(trainer.config.env.agents_path)
+    with agents, progress_bar(console) as bar, stop_gently() as stopping:
         task = bar.add_task("", total=trainer.source.planned(), completed=trainer.steps)
         while not is_over(trainer):
             metrics, lines = trainer.step()

@@ -196,7 +196,7 @@ def test_an_opponent_that_fails(monkeypatch):
     ],
 )
 def test_a_missing_extra_is_one_line(missing, extra, code):
-    "In Python an exception with one line, on the command line nothing but the line."
+    "An exception whose one line names the extra."
     before = f"import sys; sys.modules['{missing}'] = None"
     names = "from gamerl.environment import GameEnv; from gamerl.tasks import Task"
     program = f"{before}; {names}; {code}"

@@ -556,6 +556,8 @@ NONSENSE = [
     (good(episode_id=7), "episode_id cannot be 7"),
     (info(error="oops"), "info.error cannot be 'oops'"),
     (info(error={"kind": 1}), "info.error cannot be {'kind': 1}"),
+    (info(error={"type": [], "message": 5}), "info.error cannot be"),
+    (good(reward=10**400), "reward cannot be 1000"),
 ]
 NONSENSE_BY_TASK = [
     (good(info={}), "info cannot be read: KeyError: 'question'"),
@@ -564,6 +566,15 @@ NONSENSE_BY_TASK = [
     (info(question={"messages": [], "legal": [1], "player": 0}), "info cannot be read: TypeError"),
     (info(question=None), "either a question or an episode"),
     (info(episode=3), "info cannot be read: TypeError"),
+    (info(question={"messages": [], "legal": [[1, "a"]], "player": 0}), "messages in text and legal moves"),
+    (
+        info(question={"messages": [{"role": "user", "content": 5}], "legal": [[1, "a"]], "player": 0}),
+        "messages in text and legal moves",
+    ),
+    (
+        info(question={"messages": [{"role": "user", "content": "?"}], "legal": [], "player": 0}),
+        "messages in text and legal moves",
+    ),
 ]
 
 
