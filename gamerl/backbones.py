@@ -6,8 +6,8 @@
 __all__ = ['HeadKind', 'HEADS', 'SHARED', 'new_head', 'pooled', 'as_classifier', 'in_four_bits', 'own_copy', 'lora_config',
            'share_base', 'wearing', 'base_of', 'quiet', 'adapter_base', 'check_labels', 'load_backbone']
 
-# %% ../nbs/14a_backbones.ipynb #a8455067
-from .models import Policy, model_path, pick_device, without_dropout, without_repacking
+# %% ../nbs/14a_backbones.ipynb #31d191e5
+from .models import Policy, model_path, naming, pick_device, without_dropout, without_repacking
 
 # %% ../nbs/14a_backbones.ipynb #64092fea
 import json
@@ -194,7 +194,7 @@ def check_labels(path: str) -> None:
     if trained and config.num_labels != 1:
         raise ValueError(f"reward_model: {path} has {config.num_labels} labels; a reward model must have 1")
 
-# %% ../nbs/14a_backbones.ipynb #24d89024
+# %% ../nbs/14a_backbones.ipynb #3c9ad873
 def load_backbone(
     name: str,  # "tiny", a folder, or a name on a hub
     dtype: str = "auto",  # "float32", "bfloat16", or what the checkpoint says
@@ -209,7 +209,8 @@ def load_backbone(
         lm, fresh = load_backbone(base, dtype, device, quantized, attention, seed)
         lm = without_dropout(PeftModel.from_pretrained(lm, path)).eval()
         return lm, fresh and not isinstance(base_of(lm).score, ModulesToSaveWrapper)
-    check_labels(path)
+    with naming(name, "reward_model"):
+        check_labels(path)
     with quiet(), torch.random.fork_rng():  # transformers draws a head, of which nothing is kept
         lm, report = AutoModelForSequenceClassification.from_pretrained(
             path,

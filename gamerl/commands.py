@@ -49,13 +49,13 @@ class Train:
         train(config, resume_from=checkpoint)
         return 0
 
-# %% ../nbs/28_commands.ipynb #73cc2c93
+# %% ../nbs/28_commands.ipynb #8d354dd9
 @dataclass(frozen=True)
 class Rlhf:
     """Train a model on prompts, with a reward model, reward functions, or both.
 
     Every option of the configuration is a flag as well: --prompts_file prompts.txt --reward_model_path
-    rewards/final --reward_functions regex_match:please --model_name Qwen/Qwen2.5-1.5B
+    rewards --reward_functions regex_match:please --model_name Qwen/Qwen2.5-1.5B
     --kl_coef 0.1, and so on.
     """
 

@@ -62,15 +62,15 @@ def pick_device(name: str = "auto") -> torch.device:  # "auto", "cpu", "cuda", "
         return torch.device(name)
     return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
 
-# %% ../nbs/12_models.ipynb #3f417441
+# %% ../nbs/12_models.ipynb #4aa3c605
 @contextmanager
-def naming(name: str) -> Iterator[None]:
+def naming(name: str, option: str = "model.model_name") -> Iterator[None]:
     "Say which model it is that cannot be read."
     try:
         yield
     except OSError as error:
         reason = str(error).partition("\n")[0]
-        raise ValueError(f"model.model_name: {name!r} cannot be loaded: {reason}") from None
+        raise ValueError(f"{option}: {name!r} cannot be loaded: {reason}") from None
 
 # %% ../nbs/12_models.ipynb #ea34f2c2
 def load_base(

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PPOTrainer', 'trainer_state', 'save', 'restore', 'Stopped', 'stop_gently', 'step_line', 'Log', 'progress_bar',
-           'is_over', 'run', 'report']
+           'is_over', 'run', 'last_words', 'finish', 'report']
 
 # %% ../nbs/23_training.ipynb #1cc3b92c
 import json
@@ -245,7 +245,7 @@ class Log:
         with told_apart(self.path), self.path.open("a") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
 
-# %% ../nbs/23_training.ipynb #98a81fb2
+# %% ../nbs/23_training.ipynb #d409f188
 def progress_bar(console: Console) -> Progress:
     "A bar with the time left."
     return Progress(
@@ -286,10 +286,30 @@ def run(
                 raise Stopped(
                     f"stopped after step {trainer.steps}; continue with --resume_from {path if main else ''}"
                 )
-        trainer.accelerator.wait_for_everyone()
-        final = save(trainer, "final") if main else folder / "final"
-        if any(gather_object([stopping()])):
-            raise Stopped(f"stopped after the last step; the trained model is {final}")
+        console.print(last_words(trainer), highlight=False)
+        return finish(trainer, stopping)
+
+
+def last_words(trainer: PPOTrainer) -> str:
+    "Why a run ends here."
+    steps, planned = trainer.steps, trainer.source.planned()
+    if steps >= planned:
+        return f"all {planned} steps are done"
+    limit = trainer.config.ppo.time_limit_minutes
+    return f"time is up after step {steps} of {planned}: ppo.time_limit_minutes is {limit:g}"
+
+
+def finish(
+    trainer: PPOTrainer,
+    stopping: Callable[[], bool],  # whether somebody has pressed Ctrl-C
+) -> Path:  # the final checkpoint
+    "Save what was learned."
+    trainer.accelerator.wait_for_everyone()
+    final = Path(trainer.config.run.output_dir) / "final"
+    if trainer.accelerator.is_main_process:
+        save(trainer, "final")
+    if any(gather_object([stopping()])):
+        raise Stopped(f"stopped after the last step; the trained model is {final}")
     return final
 
 

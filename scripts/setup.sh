@@ -29,6 +29,7 @@ install() {
   PYTHONWARNINGS=ignore .venv/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt "$@"
 }
 install --upgrade pip setuptools wheel
-install --no-build-isolation --editable '.[dev,docs,doors,serve,endpoint]'
+# compat: the folder itself on the path, so that a script beside a clone called gamerl finds the package, not the clone
+install --no-build-isolation --config-settings editable_mode=compat --editable '.[dev,docs,doors,serve,endpoint]'
 printf '%s' "$ready" > .venv/.ready
 echo "setup: ready"

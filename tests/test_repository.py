@@ -256,3 +256,11 @@ class Pair:
     assert signature("Pair", source) == head
     assert signature("Pair.total", source) == "@property\ndef total(\n    self,\n) -> int:  # their sum"
     assert signature("Pair.product", source) is None
+
+
+def test_a_folder_called_gamerl_does_not_hide_the_package(tmp_path):
+    "A clone has that name, and people run scripts beside it."
+    (tmp_path / "gamerl").symlink_to(ROOT)
+    code = "import gamerl.config; print(gamerl.__version__)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
