@@ -245,7 +245,7 @@ class Log:
         with told_apart(self.path), self.path.open("a") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
 
-# %% ../nbs/23_training.ipynb #d409f188
+# %% ../nbs/23_training.ipynb #3828c351
 def progress_bar(console: Console) -> Progress:
     "A bar with the time left."
     return Progress(
@@ -294,7 +294,7 @@ def last_words(trainer: PPOTrainer) -> str:
     "Why a run ends here."
     steps, planned = trainer.steps, trainer.source.planned()
     if steps >= planned:
-        return f"all {planned} steps are done"
+        return f"done: step {steps} of {planned}"
     limit = trainer.config.ppo.time_limit_minutes
     return f"time is up after step {steps} of {planned}: ppo.time_limit_minutes is {limit:g}"
 
