@@ -44,11 +44,11 @@ from gamerl.config import load_config
 from gamerl.environment import GameEnv
 from gamerl.learning import Learner, Scheduled
 from gamerl.models import Policy, load_policy
-from gamerl.options import PPOConfig
 from gamerl.prompts import parse_reply
 from gamerl.rollouts import ModelPlayer, make_batch, play_games
 from gamerl.sampling import Encoder, Question
 from gamerl.tasks import Task
+from gamerl.training_options import PPOConfig
 
 
 @dataclass(frozen=True)

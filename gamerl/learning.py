@@ -19,7 +19,6 @@ from .advantages import explained_variance
 from .completions import completion_scores
 from .losses import Targets, Weights, gathered, make_targets, move_losses, reply_losses, token_losses
 from .models import Policy, adapter_parameters
-from .options import PPOConfig
 from gamerl.ppo import (
     AdaptiveKL,
     FixedKL,
@@ -29,6 +28,7 @@ from gamerl.ppo import (
 )
 from .rollouts import Batch
 from .sampling import score
+from .training_options import PPOConfig
 
 # %% ../nbs/22a_learning.ipynb #e2ecc15e
 def question_groups(

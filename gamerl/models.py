@@ -404,7 +404,7 @@ class WeightAverage:
         self.decay, self.steps, self.sums = state["decay"], state["steps"], dict(state["sums"])
         self.total = state["total"]
 
-# %% ../nbs/12_models.ipynb #c10c3495
+# %% ../nbs/12_models.ipynb #d18a0365
 def save_policy(
     policy: Policy,
     folder: str | Path,  # gets `model/` and `value_head.safetensors`
@@ -440,7 +440,8 @@ def restore_policy(
     "Read adapter and value head back into a policy."
     folder = Path(folder)
     saved = load_file(folder / "model" / "adapter_model.safetensors")
-    own = {name: name.replace(".default.", ".") for name in adapter_parameters(policy)}
-    check_adapter({own[n]: p for n, p in adapter_parameters(policy).items()}, saved, folder)
-    set_adapter(policy, {name: saved[plain] for name, plain in own.items()})
+    own = adapter_parameters(policy)
+    plain = {name: name.replace(".default.", ".") for name in own}
+    check_adapter({plain[name]: p for name, p in own.items()}, saved, folder)
+    set_adapter(policy, {name: saved[plain[name]] for name in own})
     policy.value_head.load_state_dict(load_file(folder / "value_head.safetensors"))

@@ -36,11 +36,11 @@ from gamerl.models import (
     save_policy,
     using,
 )
-from .options import PPOConfig
 from .play import step_rng
 from .reward_model import RewardModel
 from .rewards import RewardFunction
 from .rollouts import Batch
+from .training_options import PPOConfig
 from .writing import Texts, make_rewards, make_source, text_config
 
 # %% ../nbs/23_training.ipynb #d6e2d764

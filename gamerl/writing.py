@@ -19,13 +19,13 @@ from torch import Tensor
 from .alarms import Alarms
 from .config import Config, load_config
 from .models import Policy
-from .options import PPOConfig
 from .play import Games, Harvest
 from .reward_model import RewardModel, as_reward_function
 from .rewards import ENOUGH, RewardFunction, RewardSum, in_form_of, load_reward_function, weighed
 from .rollouts import FreePlayer, Written
 from .text_data import TextPrompt, read_prompts
 from .texts import Pay, as_question, text_batch, write_texts
+from .training_options import PPOConfig
 
 # %% ../nbs/22j_writing.ipynb #2e3486b6
 def trained_model(

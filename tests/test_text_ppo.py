@@ -19,12 +19,12 @@ from gamerl.config import load_config
 from gamerl.learning import Learner, scheduled
 from gamerl.losses import Weights, make_targets, score_texts, token_losses
 from gamerl.models import Policy, adapter_parameters, load_policy
-from gamerl.options import PPOConfig
 from gamerl.reward_model import RewardModel
 from gamerl.rollouts import FreePlayer, Written
 from gamerl.sampling import Question
 from gamerl.texts import Pay, text_batch, write_texts
 from gamerl.training import PPOTrainer, restore, run, save
+from gamerl.training_options import PPOConfig
 
 torch.set_num_threads(1)
 
